@@ -59,39 +59,39 @@ enum class Pass : std::int32_t { forward, backward };
 /// One attention problem. Absent optional tensors keep their default. B, Sq, Sk and packed lengths may be 0.
 struct Attention {
   // Inputs                   shape                                                              type
-  Tensor q;                // [B, Sq, Hq, D] or packed [total_q, Hq, D]                          f64 f32 bf16 f16 e4m3
-  Tensor k;                // [B, Sk, Hk, D], packed [total_k, Hk, D], paged [pages, page, Hk, D]  as q, or i8 e4m3 e5m2
-  Tensor v;                // as k, last dimension Dv                                            as k
-  Tensor bias;             // [1|B, 1|Hq, Sq, Sk]                                                f32 bf16 f16 (f64 with f64 q)
-  Tensor mask;             // [1|B, 1|Hq, Sq, Sk], true = may attend                             boolean
-  Tensor alibi_slopes;     // [Hq] or [B, Hq]                                                    f32
-  Tensor sink;             // [Hq]: one more logit in each denominator                           f32
-  Tensor cu_seqlens_q;     // [B+1]: q is packed                                                 i32
-  Tensor cu_seqlens_k;     // [B+1]: k and v are packed                                          i32
-  Tensor seqused_k;        // [B]: keys of each sequence that exist                              i32
-  Tensor page_table;       // [B, max_pages]: k and v are pools of pages                         i32
-  Tensor k_scale, v_scale; // [1], [Hk], [B, Hk] or per token (k without D): value = scale·stored  f32
+  Tensor q;     // [B, Sq, Hq, D] or packed [total_q, Hq, D]                          f64 f32 bf16 f16 e4m3
+  Tensor k;     // [B, Sk, Hk, D], packed [total_k, Hk, D], paged [pages, page, Hk, D]  as q, or i8 e4m3 e5m2
+  Tensor v;     // as k, last dimension Dv                                            as k
+  Tensor bias;  // [1|B, 1|Hq, Sq, Sk]                                                f32 bf16 f16 (f64 with f64 q)
+  Tensor mask;  // [1|B, 1|Hq, Sq, Sk], true = may attend                             boolean
+  Tensor alibi_slopes;      // [Hq] or [B, Hq]                                                    f32
+  Tensor sink;              // [Hq]: one more logit in each denominator                           f32
+  Tensor cu_seqlens_q;      // [B+1]: q is packed                                                 i32
+  Tensor cu_seqlens_k;      // [B+1]: k and v are packed                                          i32
+  Tensor seqused_k;         // [B]: keys of each sequence that exist                              i32
+  Tensor page_table;        // [B, max_pages]: k and v are pools of pages                         i32
+  Tensor k_scale, v_scale;  // [1], [Hk], [B, Hk] or per token (k without D): value = scale·stored  f32
 
   // Results of the forward pass, inputs of the backward pass
-  Tensor o;                // as q, last dimension Dv                                            as q (bf16 for e4m3)
-  Tensor lse;              // [B, Hq, Sq] or packed [Hq, total_q]; optional going forward        f32 (f64 for f64)
+  Tensor o;    // as q, last dimension Dv                                            as q (bf16 for e4m3)
+  Tensor lse;  // [B, Hq, Sq] or packed [Hq, total_q]; optional going forward        f32 (f64 for f64)
 
   // Backward: dout in, any of the gradients out
-  Tensor dout;             // as o
-  Tensor dq, dk, dv;       // as q, k, v
-  Tensor dbias;            // as bias, summed where bias broadcasts
-  Tensor dsink;            // as sink
+  Tensor dout;        // as o
+  Tensor dq, dk, dv;  // as q, k, v
+  Tensor dbias;       // as bias, summed where bias broadcasts
+  Tensor dsink;       // as sink
 
   std::optional<double> softmax_scale;  ///< default 1/√D; any finite value
   double softcap = 0.0;                 ///< 0: none
   bool causal = false;
-  std::int64_t window_left = -1;        ///< −1: no bound
+  std::int64_t window_left = -1;  ///< −1: no bound
   std::int64_t window_right = -1;
   Alignment alignment = Alignment::bottom_right;
 
   Backend backend = Backend::automatic;
-  std::string at_least;                 ///< strict mode: refuse implementations that rank below the named one
-  int num_threads = 0;                  ///< CPU threads; 0: all that this process may use
+  std::string at_least;  ///< strict mode: refuse implementations that rank below the named one
+  int num_threads = 0;   ///< CPU threads; 0: all that this process may use
 };
 
 /// Tile sizes an implementation runs with; 0 where it has no such tile.
@@ -126,7 +126,14 @@ struct Plan {
   std::vector<Rejection> rejections;
 };
 
-enum class StatusCode : std::int32_t { ok, invalid_argument, unsupported, workspace_too_small, out_of_memory, internal };
+enum class StatusCode : std::int32_t {
+  ok,
+  invalid_argument,
+  unsupported,
+  workspace_too_small,
+  out_of_memory,
+  internal
+};
 
 /// Thrown by every function of this header; what() is one sentence that names the argument, the value and what was
 /// expected.
@@ -177,7 +184,8 @@ ONCHIP_API Plan decode(const Decode& problem, std::span<std::byte> workspace);
 ONCHIP_API Plan decode(const Decode& problem);
 
 /// Merges results over disjoint sets of keys, in the order given: o parts as o, lse parts as lse. `lse` may be absent.
-ONCHIP_API void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o, const Tensor& lse);
+ONCHIP_API void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
+                      const Tensor& lse);
 
 /// "MAJOR.MINOR.PATCH"
 ONCHIP_API const char* version();

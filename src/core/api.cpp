@@ -1,0 +1,61 @@
+// The C++ front: Status becomes onchip::Error.
+#include "core/dispatch.hpp"
+#include "core/explain.hpp"
+#include "core/workspace.hpp"
+
+namespace onchip {
+namespace {
+
+void check(const Status& status) {
+  if (!status.ok()) throw Error(status.code(), status.message());
+}
+
+Problem validated(const Attention& args, Pass pass, Use use) {
+  Problem problem;
+  check(make_problem(args, pass, use, problem));
+  return problem;
+}
+
+Plan run_with(const Attention& args, Pass pass, std::span<std::byte> workspace) {
+  Plan done;
+  check(run(validated(args, pass, Use::run), workspace, done));
+  return done;
+}
+
+Plan run_allocating(const Attention& args, Pass pass) {
+  const Problem problem = validated(args, pass, Use::run);
+  Plan planned;
+  check(make_plan(problem, planned));
+  Workspace workspace;
+  check(workspace.allocate(planned.workspace_bytes));
+  check(run(problem, workspace.bytes(), planned));
+  return planned;
+}
+
+}  // namespace
+
+Plan plan(const Attention& problem, Pass pass) {
+  Plan planned;
+  check(make_plan(validated(problem, pass, Use::plan), planned));
+  return planned;
+}
+
+std::string explain(const Attention& problem, Pass pass) { return to_text(plan(problem, pass)); }
+
+std::string explain_json(const Attention& problem, Pass pass) { return to_json(plan(problem, pass)); }
+
+Plan forward(const Attention& problem, std::span<std::byte> workspace) {
+  return run_with(problem, Pass::forward, workspace);
+}
+
+Plan forward(const Attention& problem) { return run_allocating(problem, Pass::forward); }
+
+Plan backward(const Attention& problem, std::span<std::byte> workspace) {
+  return run_with(problem, Pass::backward, workspace);
+}
+
+Plan backward(const Attention& problem) { return run_allocating(problem, Pass::backward); }
+
+const char* version() { return ONCHIP_VERSION; }
+
+}  // namespace onchip
