@@ -58,10 +58,21 @@ struct MaskRange {
 
   /// Number of (query, key) pairs left over seqlen_q queries.
   constexpr double visible_pairs(std::int64_t seqlen_q) const {
-    if (!bounded()) return static_cast<double>(seqlen_q) * static_cast<double>(seqlen_k);
-    double pairs = 0;
-    for (std::int64_t i = 0; i < seqlen_q; ++i) pairs += static_cast<double>(keys(i).size());
-    return pairs;
+    const double all = static_cast<double>(seqlen_q) * static_cast<double>(seqlen_k);
+    const double ends = window_right < 0 ? all : clamped_sum(shift + window_right + 1, seqlen_q);
+    const double begins = window_left < 0 ? 0 : clamped_sum(shift - window_left, seqlen_q);
+    return ends - begins;
+  }
+
+ private:
+  /// Sum over i in 0…count−1 of i + offset clamped to 0…seqlen_k.
+  constexpr double clamped_sum(std::int64_t offset, std::int64_t count) const {
+    const auto clamp_to_count = [&](std::int64_t i) { return i < 0 ? std::int64_t{0} : i > count ? count : i; };
+    const std::int64_t rising = clamp_to_count(-offset);          // from here on the value is not cut to 0
+    const std::int64_t full = clamp_to_count(seqlen_k - offset);  // and from here on it is seqlen_k
+    const double first = static_cast<double>(rising + offset), last = static_cast<double>(full - 1 + offset);
+    const double ramp = full > rising ? 0.5 * (first + last) * static_cast<double>(full - rising) : 0;
+    return ramp + static_cast<double>(count - full) * static_cast<double>(seqlen_k);
   }
 };
 
