@@ -1,0 +1,39 @@
+// Options of the attention function and of who computes it, shared by the subcommands that take a problem.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "onchip/onchip.hpp"
+
+namespace onchip::cli {
+
+struct AttentionOptions {
+  bool causal = false;
+  bool top_left = false;
+  std::string window;
+  std::optional<double> scale;
+  double softcap = 0.0;
+  std::string backend = "auto";
+  std::string at_least;
+  int num_threads = 0;
+
+  /// --causal, --window, --scale, --softcap, --top-left
+  void add_function(CLI::App& command);
+  /// --backend, --at-least, --threads
+  void add_execution(CLI::App& command);
+  /// Copies everything but at_least, which names an implementation of one pass: see for_pass().
+  void apply(Attention& problem) const;
+  /// `problem` with at_least set where it names an implementation of `pass`. An --at-least that names none of `passes`
+  /// is refused.
+  Attention for_pass(Attention problem, Pass pass, std::initializer_list<Pass> passes) const;
+};
+
+Backend parse_backend(const std::string& text);
+/// "auto", "cpu", "standard", "cuda"
+const char* name(Backend backend);
+DType parse_dtype(const std::string& option, const std::string& text);
+const char* name(Pass pass);
+
+}  // namespace onchip::cli
