@@ -1,0 +1,166 @@
+// The matrix product that everything on the CPU is made of:
+//
+//   C[i][lane] = start + Σ_k A(i, k) · B[k][lane]
+//
+// B and C are scratch: row-major, 64-byte aligned, leading dimension a multiple of the vector, so that lanes need no
+// masks. A is any strided matrix, A(i, k) = a[i·a_row_stride + k·a_col_stride], whose elements are broadcast; no
+// alignment or padding is asked of it, so it may lie in the caller's tensor.
+//
+//   scores        Sᵀ [key][query]  = K · Qᵀ      A = K rows                         lanes = queries
+//   output        Oᵀ [dim][query] += Vᵀ · Pᵀ     A(i = dim, k = key) = V[key][dim]   lanes = queries
+//   backward      dPᵀ = V · dOᵀ;  dV += Pᵀ · dO, dK += dSᵀ · Q (lanes = dims);  dQ += dS · K (A(i = query, k = key))
+//
+// A block of rows × vectors of C stays in registers over the whole sum. Two loads feed it: per k, `vectors` of B and
+// `rows` broadcasts for rows × vectors multiply-adds. Registers are named one by one because SVE vectors cannot be
+// array elements.
+#if defined(ONCHIP_CPU_SIMD_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ONCHIP_CPU_SIMD_GEMM_INL_H_
+#undef ONCHIP_CPU_SIMD_GEMM_INL_H_
+#else
+#define ONCHIP_CPU_SIMD_GEMM_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "cpu/simd/targets.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace onchip::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// What a product is added to: nothing, C, or C times a factor for each lane.
+enum class GemmStart { zero, add, rescale };
+
+/// Number of 32 registers (AVX-512, NEON, SVE) or 16 (AVX2).
+inline constexpr bool kManyRegisters = HWY_MAX_BYTES >= 64 || HWY_ARCH_ARM_A64;
+
+/// Vectors of lanes a register block holds. Panels of this many vectors are the widest that one pass over A serves.
+inline constexpr int kPanelVectors = 3;
+
+/// The most rows that fit beside `vectors` vectors of B and a broadcast.
+constexpr int max_block_rows(int vectors) {
+  if (kManyRegisters) return 8;
+  return vectors == 3 ? 4 : vectors == 2 ? 6 : 8;
+}
+
+/// Lanes in one vector of T.
+template <typename T>
+HWY_INLINE int64_t vector_lanes() {
+  return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+}
+
+template <typename T>
+struct GemmOperands {
+  const T* HWY_RESTRICT a;
+  int64_t a_row_stride;
+  int64_t a_col_stride;
+  const T* HWY_RESTRICT b;  // [k][lanes]
+  int64_t b_stride;
+  T* HWY_RESTRICT c;  // [rows][lanes]
+  int64_t c_stride;
+  const T* HWY_RESTRICT factor;  // [lanes], read for GemmStart::rescale
+};
+
+#define ONCHIP_GEMM_ROWS(APPLY) APPLY(0) APPLY(1) APPLY(2) APPLY(3) APPLY(4) APPLY(5) APPLY(6) APPLY(7)
+
+#define ONCHIP_GEMM_ZERO(r) auto c##r##0 = zero, c##r##1 = zero, c##r##2 = zero;
+
+#define ONCHIP_GEMM_START(r)                                                                 \
+  if constexpr (r < kRows) {                                                                 \
+    const T* row = op.c + r * op.c_stride;                                                   \
+    c##r##0 = hn::Load(d, row);                                                              \
+    if constexpr (kVectors > 1) c##r##1 = hn::Load(d, row + lanes);                          \
+    if constexpr (kVectors > 2) c##r##2 = hn::Load(d, row + 2 * lanes);                      \
+    if (start == GemmStart::rescale) {                                                       \
+      c##r##0 = hn::Mul(c##r##0, hn::Load(d, op.factor));                                    \
+      if constexpr (kVectors > 1) c##r##1 = hn::Mul(c##r##1, hn::Load(d, op.factor + lanes)); \
+      if constexpr (kVectors > 2) c##r##2 = hn::Mul(c##r##2, hn::Load(d, op.factor + 2 * lanes)); \
+    }                                                                                        \
+  }
+
+#define ONCHIP_GEMM_MULTIPLY(r)                                         \
+  if constexpr (r < kRows) {                                            \
+    const auto a_r = hn::Set(d, a[r * op.a_row_stride]);                \
+    c##r##0 = hn::MulAdd(a_r, b0, c##r##0);                             \
+    if constexpr (kVectors > 1) c##r##1 = hn::MulAdd(a_r, b1, c##r##1); \
+    if constexpr (kVectors > 2) c##r##2 = hn::MulAdd(a_r, b2, c##r##2); \
+  }
+
+#define ONCHIP_GEMM_STORE(r)                                             \
+  if constexpr (r < kRows) {                                             \
+    T* row = op.c + r * op.c_stride;                                     \
+    hn::Store(c##r##0, d, row);                                          \
+    if constexpr (kVectors > 1) hn::Store(c##r##1, d, row + lanes);      \
+    if constexpr (kVectors > 2) hn::Store(c##r##2, d, row + 2 * lanes);  \
+  }
+
+/// kRows × kVectors vectors of C.
+template <int kRows, int kVectors, typename T>
+HWY_NOINLINE void gemm_block(GemmStart start, int64_t depth, const GemmOperands<T>& operands) {
+  const GemmOperands<T> op = operands;
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = vector_lanes<T>();
+  const auto zero = hn::Zero(d);
+  ONCHIP_GEMM_ROWS(ONCHIP_GEMM_ZERO)
+  if (start != GemmStart::zero) {
+    ONCHIP_GEMM_ROWS(ONCHIP_GEMM_START)
+  }
+  const T* HWY_RESTRICT a = op.a;
+  const T* HWY_RESTRICT b = op.b;
+  for (int64_t k = 0; k < depth; ++k) {
+    const auto b0 = hn::Load(d, b);
+    [[maybe_unused]] const auto b1 = kVectors > 1 ? hn::Load(d, b + (kVectors > 1 ? lanes : 0)) : b0;
+    [[maybe_unused]] const auto b2 = kVectors > 2 ? hn::Load(d, b + (kVectors > 2 ? 2 * lanes : 0)) : b0;
+    ONCHIP_GEMM_ROWS(ONCHIP_GEMM_MULTIPLY)
+    a += op.a_col_stride;
+    b += op.b_stride;
+  }
+  ONCHIP_GEMM_ROWS(ONCHIP_GEMM_STORE)
+}
+
+#undef ONCHIP_GEMM_ROWS
+#undef ONCHIP_GEMM_ZERO
+#undef ONCHIP_GEMM_START
+#undef ONCHIP_GEMM_MULTIPLY
+#undef ONCHIP_GEMM_STORE
+
+/// Blocks of kRows while they last, then halves: every row is done by exactly one block.
+template <int kRows, int kVectors, typename T>
+HWY_INLINE void gemm_rows(GemmStart start, int64_t rows, int64_t depth, GemmOperands<T>& op) {
+  for (; rows >= kRows; rows -= kRows) {
+    gemm_block<kRows, kVectors>(start, depth, op);
+    op.a += kRows * op.a_row_stride;
+    op.c += kRows * op.c_stride;
+  }
+  if constexpr (kRows > 1) {
+    if (rows > 0) gemm_rows<(kRows == 6 ? 4 : kRows / 2), kVectors>(start, rows, depth, op);
+  }
+}
+
+/// `rows` × `lanes` of C, `lanes` a multiple of vector_lanes<T>(), summed over `depth` terms in order of k, each lane
+/// and row by itself: its bits do not depend on the lanes and rows around it.
+template <typename T>
+HWY_INLINE void gemm(GemmStart start, int64_t rows, int64_t lanes, int64_t depth, const GemmOperands<T>& operands) {
+  const int64_t vector = vector_lanes<T>();
+  const int64_t panel = kPanelVectors * vector;
+  for (int64_t lane = 0; lane < lanes; lane += panel) {
+    GemmOperands<T> op = operands;
+    op.b += lane;
+    op.c += lane;
+    if (op.factor != nullptr) op.factor += lane;
+    const int64_t left = lanes - lane;
+    if (left >= 3 * vector) {
+      gemm_rows<max_block_rows(3), 3>(start, rows, depth, op);
+    } else if (left >= 2 * vector) {
+      gemm_rows<max_block_rows(2), 2>(start, rows, depth, op);
+    } else {
+      gemm_rows<max_block_rows(1), 1>(start, rows, depth, op);
+    }
+  }
+}
+
+}  // namespace onchip::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // ONCHIP_CPU_SIMD_GEMM_INL_H_
