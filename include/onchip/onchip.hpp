@@ -183,7 +183,11 @@ ONCHIP_API Plan plan(const Decode& problem);
 ONCHIP_API Plan decode(const Decode& problem, std::span<std::byte> workspace);
 ONCHIP_API Plan decode(const Decode& problem);
 
-/// Merges results over disjoint sets of keys, in the order given: o parts as o, lse parts as lse. `lse` may be absent.
+/// Merges results over disjoint sets of keys, in the order given. o and its parts: [B, S, H, D] or packed [T, H, D] in
+/// f64, f32, bf16 or f16; lse and its parts: [B, H, S] or packed [H, T] in f32 or f64, no strides prescribed; every tensor
+/// may have a type of its own. A part whose lse is −∞ has no keys, and its o is not looked at. Sums are f32, or f64 where
+/// any tensor is. `lse` may be absent. An output may be exactly one of the parts, and may not overlap them otherwise. At
+/// most one part may have counted the sink.
 ONCHIP_API void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
                       const Tensor& lse);
 

@@ -1,6 +1,7 @@
 // The C++ front: Status becomes onchip::Error.
 #include "core/dispatch.hpp"
 #include "core/explain.hpp"
+#include "core/merge.hpp"
 #include "core/workspace.hpp"
 
 namespace onchip {
@@ -55,6 +56,10 @@ Plan backward(const Attention& problem, std::span<std::byte> workspace) {
 }
 
 Plan backward(const Attention& problem) { return run_allocating(problem, Pass::backward); }
+
+void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o, const Tensor& lse) {
+  check(merge_parts(o_parts, lse_parts, o, lse));
+}
 
 const char* version() { return ONCHIP_VERSION; }
 

@@ -9,8 +9,9 @@ namespace onchip {
 
 std::string shape_text(const Tensor& tensor) {
   std::string text = "[";
-  for (int d = 0; d < tensor.rank; ++d) text += (d ? ", " : "") + std::to_string(tensor.shape[d]);
-  return text + "]";
+  const int known = std::min(tensor.rank, static_cast<int>(tensor.shape.size()));
+  for (int d = 0; d < known; ++d) text += (d ? ", " : "") + std::to_string(tensor.shape[d]);
+  return text + (known < tensor.rank ? fmt::format(", …] (rank {})", tensor.rank) : "]");
 }
 
 Status check_rank(const char* name, const Tensor& tensor, int rank, const char* meaning) {

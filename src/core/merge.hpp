@@ -1,0 +1,13 @@
+// Merging partial results over disjoint sets of keys (core/softmax_state.hpp has the algebra).
+#pragma once
+
+#include <span>
+
+#include "core/status.hpp"
+
+namespace onchip {
+
+Status merge_parts(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
+                   const Tensor& lse);
+
+}  // namespace onchip
