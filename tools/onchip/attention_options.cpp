@@ -11,13 +11,11 @@
 namespace onchip::cli {
 namespace {
 
-constexpr std::pair<const char*, Backend> kBackends[] = {{"auto", Backend::automatic},
-                                                         {"cpu", Backend::cpu},
-                                                         {"cuda", Backend::cuda},
-                                                         {"standard", Backend::standard}};
+constexpr std::pair<const char*, Backend> kBackends[] = {
+    {"auto", Backend::automatic}, {"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"standard", Backend::standard}};
 
-constexpr DType kDTypes[] = {DType::f64,  DType::f32,  DType::bf16, DType::f16,    DType::e4m3,
-                             DType::e5m2, DType::i8,   DType::i32,  DType::boolean};
+constexpr DType kDTypes[] = {DType::f64,  DType::f32, DType::bf16, DType::f16,    DType::e4m3,
+                             DType::e5m2, DType::i8,  DType::i32,  DType::boolean};
 
 bool parse_integer(std::string_view text, std::int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -64,7 +62,8 @@ DType parse_dtype(const std::string& option, const std::string& text) {
 
 void AttentionOptions::add_function(CLI::App& command) {
   constexpr const char* kGroup = "The function";
-  command.add_flag("--causal", causal, "A query sees the keys up to its own position; the last query sees the last key")
+  command
+      .add_flag("--causal", causal, "A query sees the keys up to its own position; the last query sees the last key")
       ->group(kGroup);
   command
       .add_option("--window", window,
@@ -107,17 +106,22 @@ void AttentionOptions::apply(Attention& problem) const {
   problem.num_threads = num_threads;
 }
 
-Attention AttentionOptions::for_pass(Attention problem, Pass pass, std::initializer_list<Pass> passes) const {
+Attention AttentionOptions::for_pass(Attention problem, Pass pass) const {
   if (at_least.empty()) return problem;
-  bool known = false;
-  for (const Pass each : passes) {
-    const std::vector<std::string> names = implementation_names(problem, each);
-    if (std::find(names.begin(), names.end(), at_least) == names.end()) continue;
-    known = true;
-    if (each == pass) problem.at_least = at_least;
-  }
-  if (!known) problem.at_least = at_least;  // the library's refusal lists the names
+  const std::vector<std::string> names = implementation_names(problem, pass);
+  if (std::find(names.begin(), names.end(), at_least) != names.end()) problem.at_least = at_least;
   return problem;
+}
+
+void AttentionOptions::check_at_least(const Attention& problem, std::span<const Pass> passes) const {
+  if (at_least.empty()) return;
+  std::string known;
+  for (const Pass pass : passes)
+    for (const std::string& implementation : implementation_names(problem, pass)) {
+      if (implementation == at_least) return;
+      known += (known.empty() ? "" : ", ") + implementation;
+    }
+  refuse("--at-least: '{}', expected one of {}", at_least, known);
 }
 
 }  // namespace onchip::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "onchip/onchip.hpp"
@@ -25,9 +26,10 @@ struct AttentionOptions {
   void add_execution(CLI::App& command);
   /// Copies everything but at_least, which names an implementation of one pass: see for_pass().
   void apply(Attention& problem) const;
-  /// `problem` with at_least set where it names an implementation of `pass`. An --at-least that names none of `passes`
-  /// is refused.
-  Attention for_pass(Attention problem, Pass pass, std::initializer_list<Pass> passes) const;
+  /// `problem` with at_least set if it names an implementation of `pass`.
+  Attention for_pass(Attention problem, Pass pass) const;
+  /// Refuses an at_least that names an implementation of none of `passes`.
+  void check_at_least(const Attention& problem, std::span<const Pass> passes) const;
 };
 
 Backend parse_backend(const std::string& text);

@@ -8,6 +8,7 @@
 
 namespace onchip::cli {
 
+void add_attend(CLI::App& app);
 void add_explain(CLI::App& app);
 
 }  // namespace onchip::cli

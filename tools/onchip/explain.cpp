@@ -42,8 +42,7 @@ void explain_problem(const Options& options) {
 
 void add_explain(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("explain", "Which implementation a problem would get, and why not the others");
+  CLI::App* command = app.add_subcommand("explain", "Which implementation a problem would get, and why not the others");
   command->footer(kFooter);
   command->add_option("--pass", options->pass, "forward or backward")->capture_default_str()->type_name("PASS");
   command->add_flag("--json", options->json, "Print JSON");

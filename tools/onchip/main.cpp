@@ -22,7 +22,8 @@ constexpr const char* kFooter =
     "  onchip attend IN.safetensors -o OUT.safetensors    attention over tensors named q, k, v\n"
     "  onchip attend IN.safetensors --compare standard    the same beside textbook attention\n"
     "  onchip COMMAND --help                              options, units, defaults and examples\n"
-    "Exit status: 0 done, 2 the input or the usage was refused (one line on standard error says why), 1 a fault inside.";
+    "Exit status: 0 done, 2 the input or the usage was refused (one line on standard error says why), 1 a fault "
+    "inside.";
 
 /// `text` on one line: whatever a file or an argument smuggled in, control characters become '?'.
 std::string one_line(std::string text) {
@@ -39,7 +40,10 @@ int complain(int status, const std::string& message) {
 
 int status_of(StatusCode code) { return code == StatusCode::internal ? kFault : kRefused; }
 
-void add_commands(CLI::App& app) { cli::add_explain(app); }
+void add_commands(CLI::App& app) {
+  cli::add_attend(app);
+  cli::add_explain(app);
+}
 
 void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw cli::InputError("standard output: could not be written");
