@@ -1,0 +1,91 @@
+#include "support/check_case.hpp"
+
+#include <set>
+
+#include "core/implementation.hpp"
+#include "reference/attention.hpp"
+#include "support/compare.hpp"
+#include "support/run.hpp"
+
+namespace onchip::test {
+namespace {
+
+struct Expected {
+  Results exact, standard;
+};
+
+Expected expect(const Case& c) {
+  if (!c.gradients()) return {exact_attention(c.inputs(), false), standard_attention(c.inputs(), false)};
+  return {exact_attention(c.backward_args(), true), standard_attention(c.backward_args(), true)};
+}
+
+bool quantised(const Case& c) {
+  const DType type = c.k.view().dtype;
+  return type == DType::i8 || type == DType::e4m3 || type == DType::e5m2;
+}
+
+std::vector<std::string> compare_with(const Case& c, Pass pass, const Expected& expected) {
+  const Results &e = expected.exact, &s = expected.standard;
+  std::vector<std::string> failures;
+  const auto add = [&](const char* result, const TensorBuffer& got, const std::vector<double>& exact,
+                       const std::vector<double>& standard) {
+    if (!got.present()) return;
+    std::string failure = compare(result, got, exact, standard);
+    if (failure.empty() && quantised(c)) failure = compare_rmse(result, got, exact, standard);
+    if (!failure.empty()) failures.push_back(failure);
+  };
+  if (pass == Pass::forward) {
+    add("o", c.o, e.o, s.o);
+    add("lse", c.lse, e.lse, s.lse);
+  } else {
+    add("dq", c.dq, e.dq, s.dq);
+    add("dk", c.dk, e.dk, s.dk);
+    add("dv", c.dv, e.dv, s.dv);
+    add("dbias", c.dbias, e.dbias, s.dbias);
+    add("dsink", c.dsink, e.dsink, s.dsink);
+  }
+  return failures;
+}
+
+/// One call, checked; failures are prefixed with what was called. Returns the implementation that ran.
+std::string check_call(Case& c, Pass pass, const Expected& expected, const std::string& label,
+                       const std::function<Outcome(const Attention&, Pass)>& call, std::vector<std::string>& failures) {
+  const Outcome outcome = run_guarded(c, pass, call);
+  const std::string prefix = label + (pass == Pass::forward ? " forward" : " backward") + " (" +
+                             outcome.plan.implementation + "): ";
+  if (!outcome.error.empty())
+    failures.push_back(prefix + outcome.error);
+  else
+    for (const std::string& failure : compare_with(c, pass, expected)) failures.push_back(prefix + failure);
+  return outcome.plan.implementation;
+}
+
+}  // namespace
+
+std::vector<std::string> compare_results(const Case& c, Pass pass) { return compare_with(c, pass, expect(c)); }
+
+std::vector<std::string> check_case(Case& c) {
+  const Expected expected = expect(c);
+  std::vector<std::string> failures;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (pass == Pass::backward && !c.gradients()) continue;
+    std::set<std::string> ran;
+    for (const Backend backend : {Backend::cpu, Backend::standard}) {
+      if (!has_backend(backend, pass)) continue;
+      c.options.backend = backend;
+      ran.insert(check_call(c, pass, expected, backend_name(backend), run_public, failures));
+    }
+    c.options.backend = Backend::automatic;
+    for (const Implementation* implementation : implementations()) {
+      Problem problem;
+      if (implementation->pass != pass || ran.count(implementation->name)) continue;
+      const Attention args = pass == Pass::forward ? c.forward_args() : c.backward_args();
+      if (!make_problem(args, pass, Use::run, problem).ok() || implementation->reject(problem)) continue;
+      check_call(c, pass, expected, "direct",
+                 [&](const Attention& a, Pass p) { return run_implementation(*implementation, a, p); }, failures);
+    }
+  }
+  return failures;
+}
+
+}  // namespace onchip::test
