@@ -163,7 +163,9 @@ ONCHIP_API Plan backward(const Attention& problem, std::span<std::byte> workspac
 ONCHIP_API Plan backward(const Attention& problem);
 
 /// Rotary embedding of the queries and of the keys that decode() appends: dimension pairs (2c, 2c+1) when
-/// interleaved, (c, c + R/2) otherwise, turned by the angle of position seqused_k[b] + i. (Su et al. 2021, eq. 34)
+/// interleaved, (c, c + R/2) otherwise, turned by the angle of the row's position among the keys: seqused_k[b] + i for
+/// new key i, and for query i where the mask places it, which is the same when there is one query a new key.
+/// (Su et al. 2021, eq. 34)
 struct Rotary {
   Tensor cos, sin;  // [max_position, R/2], R ≤ D even; f32, or the type of q
   bool interleaved = false;
@@ -171,15 +173,20 @@ struct Rotary {
 
 /// One step of generation: appends new keys and values to the cache, then attends to all of it.
 struct Decode {
-  /// k and v are the cache (written), seqused_k the lengths before the append. Attends to seqused_k + Snew keys.
+  /// k and v are the cache (written), seqused_k the lengths before the append, which stay as they are. Attends to
+  /// seqused_k + Snew keys. Two sequences that share memory must not both write to it: a page belongs to one of them.
   Attention attention;
-  Tensor k_new, v_new;  // [B, Snew, Hk, D], [B, Snew, Hk, Dv], type of q; both absent: nothing is appended
+  /// [B, Snew, Hk, D], [B, Snew, Hk, Dv], packed [total_q, Hk, D], [total_q, Hk, Dv] where q is packed; type of q. Both
+  /// absent: nothing is appended.
+  Tensor k_new, v_new;
   Rotary rotary;        // absent cos: none
 };
 
 ONCHIP_API Plan plan(const Decode& problem);
-/// A quantised cache is written with the given scales, or, where they are per token, with scales that it computes
-/// (largest magnitude over the type's largest value) and writes.
+/// Rows are computed in f32 (f64 for f64) and rounded once, to the type of q or of the cache. A quantised cache is
+/// written with the given scales (nearest even, saturating; finite, not 0), or, where they are per token, with scales that
+/// it computes and writes: largest magnitude over the type's largest value, 1 for a row of zeros, NaN for one with NaN or
+/// infinity.
 ONCHIP_API Plan decode(const Decode& problem, std::span<std::byte> workspace);
 ONCHIP_API Plan decode(const Decode& problem);
 

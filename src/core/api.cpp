@@ -1,4 +1,5 @@
 // The C++ front: Status becomes onchip::Error.
+#include "core/decode.hpp"
 #include "core/dispatch.hpp"
 #include "core/explain.hpp"
 #include "core/merge.hpp"
@@ -23,8 +24,9 @@ Plan run_with(const Attention& args, Pass pass, std::span<std::byte> workspace) 
   return done;
 }
 
-Plan run_allocating(const Attention& args, Pass pass) {
-  const Problem problem = validated(args, pass, Use::run);
+/// Problem or DecodeProblem.
+template <typename AnyProblem>
+Plan run_allocating(const AnyProblem& problem) {
   Plan planned;
   check(make_plan(problem, planned));
   Workspace workspace;
@@ -49,13 +51,35 @@ Plan forward(const Attention& problem, std::span<std::byte> workspace) {
   return run_with(problem, Pass::forward, workspace);
 }
 
-Plan forward(const Attention& problem) { return run_allocating(problem, Pass::forward); }
+Plan forward(const Attention& problem) { return run_allocating(validated(problem, Pass::forward, Use::run)); }
 
 Plan backward(const Attention& problem, std::span<std::byte> workspace) {
   return run_with(problem, Pass::backward, workspace);
 }
 
-Plan backward(const Attention& problem) { return run_allocating(problem, Pass::backward); }
+Plan backward(const Attention& problem) { return run_allocating(validated(problem, Pass::backward, Use::run)); }
+
+Plan plan(const Decode& problem) {
+  DecodeProblem validated;
+  check(make_decode_problem(problem, Use::plan, validated));
+  Plan planned;
+  check(make_plan(validated, planned));
+  return planned;
+}
+
+Plan decode(const Decode& problem, std::span<std::byte> workspace) {
+  DecodeProblem validated;
+  check(make_decode_problem(problem, Use::run, validated));
+  Plan done;
+  check(run(validated, workspace, done));
+  return done;
+}
+
+Plan decode(const Decode& problem) {
+  DecodeProblem validated;
+  check(make_decode_problem(problem, Use::run, validated));
+  return run_allocating(validated);
+}
 
 void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o, const Tensor& lse) {
   check(merge_parts(o_parts, lse_parts, o, lse));

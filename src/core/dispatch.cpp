@@ -79,16 +79,6 @@ Status check_strict(const Problem& problem, const std::vector<const Implementati
   return {};
 }
 
-Status check_workspace(std::span<std::byte> workspace, const Plan& plan) {
-  if (workspace.size() < plan.workspace_bytes)
-    return {StatusCode::workspace_too_small, fmt::format("workspace: {} bytes, expected at least {} for {}",
-                                                         workspace.size(), plan.workspace_bytes, plan.implementation)};
-  if (plan.workspace_bytes > 0 && reinterpret_cast<std::uintptr_t>(workspace.data()) % kWorkspaceAlignment != 0)
-    return invalid("workspace: address {}, expected a multiple of {}", static_cast<void*>(workspace.data()),
-                   kWorkspaceAlignment);
-  return {};
-}
-
 /// The plan and, for run(), the implementation behind it.
 Status make_plan(const Problem& problem, Plan& plan, const Implementation*& chosen) {
   const std::vector<const Implementation*> list = candidates(problem.pass);
@@ -112,6 +102,16 @@ Status make_plan(const Problem& problem, Plan& plan, const Implementation*& chos
 Status make_plan(const Problem& problem, Plan& plan) {
   const Implementation* chosen = nullptr;
   return make_plan(problem, plan, chosen);
+}
+
+Status check_workspace(std::span<std::byte> workspace, const Plan& plan) {
+  if (workspace.size() < plan.workspace_bytes)
+    return {StatusCode::workspace_too_small, fmt::format("workspace: {} bytes, expected at least {} for {}",
+                                                         workspace.size(), plan.workspace_bytes, plan.implementation)};
+  if (plan.workspace_bytes > 0 && reinterpret_cast<std::uintptr_t>(workspace.data()) % kWorkspaceAlignment != 0)
+    return invalid("workspace: address {}, expected a multiple of {}", static_cast<void*>(workspace.data()),
+                   kWorkspaceAlignment);
+  return {};
 }
 
 Status run(const Problem& problem, std::span<std::byte> workspace, Plan& plan) {

@@ -134,16 +134,6 @@ Status read_batch(const Attention& a, Use use, Problem& p) {
   return {};
 }
 
-/// Most keys that sequence b can hold.
-std::int64_t capacity(const Problem& p, std::int64_t b) {
-  const Attention& a = p.args;
-  if (p.layout_k == Layout::paged) return a.page_table.shape[1] * p.page_size;
-  if (p.layout_k == Layout::batched) return a.k.shape[1];
-  if (a.cu_seqlens_k.data == nullptr) return a.k.shape[0];
-  const auto* cu = static_cast<const std::int32_t*>(a.cu_seqlens_k.data);
-  return cu[b + 1] - cu[b];
-}
-
 Status check_seqused(const Problem& p, Use use) {
   const Tensor& used = p.args.seqused_k;
   if (!used.present()) return {};
@@ -154,9 +144,9 @@ Status check_seqused(const Problem& p, Use use) {
   if (used.data == nullptr) return {};
   for (std::int64_t b = 0; b < p.batch; ++b) {
     const std::int32_t value = static_cast<const std::int32_t*>(used.data)[b];
-    if (value < 0 || value > capacity(p, b))
+    if (value < 0 || value > p.capacity(b))
       return invalid("seqused_k: {} at index {}, expected 0 to {}, the keys that the sequence can hold", value, b,
-                     capacity(p, b));
+                     p.capacity(b));
   }
   return {};
 }
@@ -345,6 +335,14 @@ void resolve_options(const Attention& a, Problem& p) {
 
 }  // namespace
 
+std::int64_t Problem::capacity(std::int64_t b) const {
+  if (layout_k == Layout::paged) return args.page_table.shape[1] * page_size;
+  if (layout_k == Layout::batched) return args.k.shape[1];
+  if (args.cu_seqlens_k.data == nullptr) return args.k.shape[0];
+  const auto* cu = static_cast<const std::int32_t*>(args.cu_seqlens_k.data);
+  return cu[b + 1] - cu[b];
+}
+
 Sequence Problem::sequence(std::int64_t b) const {
   Sequence s{};
   s.batch = b;
@@ -359,7 +357,7 @@ Sequence Problem::sequence(std::int64_t b) const {
   }
   if (layout_k == Layout::packed && args.cu_seqlens_k.data != nullptr)
     s.begin_k = static_cast<const std::int32_t*>(args.cu_seqlens_k.data)[b];
-  s.seqlen_k = capacity(*this, b);
+  s.seqlen_k = capacity(b);
   if (args.seqused_k.data != nullptr) s.seqlen_k = static_cast<const std::int32_t*>(args.seqused_k.data)[b];
   const std::int64_t shift = args.alignment == Alignment::top_left ? 0 : s.seqlen_k - s.seqlen_q;
   s.mask = {s.seqlen_k, shift, window_left, window_right};

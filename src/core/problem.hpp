@@ -50,6 +50,8 @@ struct Problem {
     return type == DType::i8 || type == DType::e4m3 || type == DType::e5m2;
   }
 
+  /// Most keys that sequence b can hold.
+  std::int64_t capacity(std::int64_t b) const;
   /// Sequence b. A length whose tensor has no data (planning) is the largest that the shapes allow.
   Sequence sequence(std::int64_t b) const;
 };

@@ -30,7 +30,8 @@ struct OwnedTensor {
 
   double get(std::int64_t index) const { return load_element(view.dtype, memory.data(), index); }
   void set(std::int64_t index, double value) { store_element(view.dtype, memory.data(), index, value); }
-  std::int32_t* int32() { return reinterpret_cast<std::int32_t*>(memory.data()); }
+  std::int32_t* int32() { return static_cast<std::int32_t*>(view.data); }
+  std::int32_t get_int32(std::int64_t index) const { return static_cast<const std::int32_t*>(view.data)[index]; }
 
   std::int64_t count = 1;  ///< elements
   std::vector<std::byte> memory;
