@@ -1,8 +1,15 @@
 // The list that the dispatcher walks. A new implementation is one line here, at its place by speed.
 #include "core/implementation.hpp"
+#include "cpu/implementations.hpp"
 
 namespace onchip {
 
-std::span<const Implementation* const> implementations() { return {}; }
+std::span<const Implementation* const> implementations() {
+  static constexpr const Implementation* kList[] = {
+      &cpu::kStandardForward,
+      &cpu::kStandardBackward,
+  };
+  return kList;
+}
 
 }  // namespace onchip

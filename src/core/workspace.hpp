@@ -43,20 +43,24 @@ class Workspace {
   std::size_t size_ = 0;
 };
 
-/// Hands out consecutive parts of a workspace, each on its own cache lines.
+/// Hands out consecutive parts of a workspace, each on its own cache lines. One without memory hands out null and
+/// counts: a layout is written once and serves both for sizing and for running.
 class WorkspaceCursor {
  public:
-  explicit WorkspaceCursor(std::span<std::byte> bytes) : next_(bytes.data()) {}
+  WorkspaceCursor() = default;
+  explicit WorkspaceCursor(std::span<std::byte> bytes) : base_(bytes.data()) {}
 
   template <typename T>
   T* take(std::size_t count) {
-    auto* part = reinterpret_cast<T*>(next_);
-    next_ += aligned_bytes<T>(count);
+    auto* part = base_ ? reinterpret_cast<T*>(base_ + used_) : nullptr;
+    used_ += aligned_bytes<T>(count);
     return part;
   }
+  std::size_t used_bytes() const { return used_; }
 
  private:
-  std::byte* next_;
+  std::byte* base_ = nullptr;
+  std::size_t used_ = 0;
 };
 
 }  // namespace onchip
