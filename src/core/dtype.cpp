@@ -57,8 +57,7 @@ Tensor contiguous(void* data, DType dtype, std::initializer_list<std::int64_t> s
   std::int64_t stride = 1;
   while (at-- > 0) {
     tensor.stride[at] = stride;
-    static_cast<void>(
-        __builtin_mul_overflow(stride, tensor.shape[at], &stride));  // too large a shape is refused where it is used
+    stride *= tensor.shape[at];
   }
   return tensor;
 }

@@ -1,13 +1,14 @@
 // onchip attend: attention over tensors from files.
-#include <chrono>
 #include <cstdio>
 #include <memory>
 
 #include "onchip/attention_options.hpp"
 #include "onchip/commands.hpp"
+#include "onchip/compare.hpp"
 #include "onchip/input_error.hpp"
 #include "onchip/io/output_file.hpp"
 #include "onchip/io/safetensors.hpp"
+#include "onchip/measure.hpp"
 #include "onchip/results.hpp"
 #include "onchip/tensor_inputs.hpp"
 
@@ -21,25 +22,40 @@ constexpr const char* kFooter =
     "  onchip attend in.safetensors -o out.safetensors --causal\n"
     "  onchip attend in.safetensors -o out.safetensors --window 256,0 --softcap 30\n"
     "  onchip attend --q q.npy --k k.npy --v v.npy --mask mask.npy -o out.safetensors\n"
+    "  onchip attend in.safetensors --causal --compare standard\n"
     "  onchip attend --q q.npy --k k.npy --v v.npy --dout dout.npy -o gradients.safetensors --backend standard";
 
 struct Options {
   TensorInputOptions inputs;
   AttentionOptions attention;
   std::string output;
+  std::string compare;
+  bool json = false;
 };
 
 /// Runs one pass and returns a phrase about it.
 std::string run(const Attention& problem, Pass pass) {
-  const auto start = std::chrono::steady_clock::now();
-  const Plan ran = pass == Pass::forward ? forward(problem) : backward(problem);
-  const std::chrono::duration<double, std::milli> elapsed = std::chrono::steady_clock::now() - start;
-  return fmt::format("{} by {} in {:.3g} ms", name(pass), ran.implementation, elapsed.count());
+  Plan ran;
+  const double seconds = seconds_of([&] { ran = pass == Pass::forward ? forward(problem) : backward(problem); });
+  return fmt::format("{} by {} in {}", name(pass), ran.implementation, time_text(seconds));
+}
+
+void write(const std::string& path, const Results& results) {
+  OutputFile file(path);
+  write_safetensors(file, results.tensors());
+  file.commit();
+}
+
+void check_usage(const Options& options) {
+  if (!options.inputs.any()) refuse("no input, expected IN.safetensors or --q, --k and --v FILE.npy");
+  if (options.output.empty() && options.compare.empty())
+    refuse("--output: missing, expected a file to write (only --compare goes without)");
+  if (options.json && options.compare.empty()) refuse("--json: given without --compare");
+  if (!options.output.empty()) check_writable_path(options.output);
 }
 
 void attend(const Options& options) {
-  if (!options.inputs.any()) refuse("no input, expected IN.safetensors or --q, --k and --v FILE.npy");
-  check_writable_path(options.output);
+  check_usage(options);
   const TensorInputs inputs = options.inputs.read();
   Attention problem = inputs.attention();
   options.attention.apply(problem);
@@ -50,13 +66,17 @@ void attend(const Options& options) {
   options.attention.check_at_least(problem, passes);
   for (const Pass pass : passes) static_cast<void>(plan(options.attention.for_pass(problem, pass), pass));
 
+  if (!options.compare.empty()) {
+    const Comparison done = compare(problem, options.attention, parse_backend("--compare", options.compare));
+    if (!options.output.empty()) write(options.output, *done.results);
+    std::fputs((options.json ? to_json(done) : to_text(done)).c_str(), stdout);
+    return;
+  }
   const Results results(problem, gradients);
   std::string summary;
   for (const Pass pass : passes)
     summary += (summary.empty() ? "" : ", ") + run(options.attention.for_pass(problem, pass), pass);
-  OutputFile file(options.output);
-  write_safetensors(file, results.tensors());
-  file.commit();
+  write(options.output, results);
   std::fputs((summary + "\n").c_str(), stdout);
 }
 
@@ -66,7 +86,14 @@ void add_attend(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("attend", "Attention, and its gradients, over tensors from files");
   command->footer(kFooter);
-  command->add_option("-o,--output", options->output, "File for the results")->type_name("OUT.safetensors")->required();
+  command->add_option("-o,--output", options->output, "File for the results")->type_name("OUT.safetensors");
+  command
+      ->add_option(
+          "--compare", options->compare,
+          "Run this backend too (usually standard) and print error, time, extra memory and predicted traffic of "
+          "both")
+      ->type_name("NAME");
+  command->add_flag("--json", options->json, "Print the comparison as JSON");
   options->inputs.add(*command);
   options->attention.add_function(*command);
   options->attention.add_execution(*command);

@@ -48,10 +48,10 @@ const char* name(Backend backend) {
 
 const char* name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
 
-Backend parse_backend(const std::string& text) {
+Backend parse_backend(const std::string& option, const std::string& text) {
   for (const auto& [known, value] : kBackends)
     if (text == known) return value;
-  refuse("--backend: '{}', expected auto, cpu, cuda or standard", text);
+  refuse("{}: '{}', expected auto, cpu, cuda or standard", option, text);
 }
 
 DType parse_dtype(const std::string& option, const std::string& text) {
@@ -102,7 +102,7 @@ void AttentionOptions::apply(Attention& problem) const {
   problem.softmax_scale = scale;
   problem.softcap = softcap;
   problem.alignment = top_left ? Alignment::top_left : Alignment::bottom_right;
-  problem.backend = parse_backend(backend);
+  problem.backend = parse_backend("--backend", backend);
   problem.num_threads = num_threads;
 }
 

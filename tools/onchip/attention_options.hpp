@@ -32,7 +32,7 @@ struct AttentionOptions {
   void check_at_least(const Attention& problem, std::span<const Pass> passes) const;
 };
 
-Backend parse_backend(const std::string& text);
+Backend parse_backend(const std::string& option, const std::string& text);
 /// "auto", "cpu", "standard", "cuda"
 const char* name(Backend backend);
 DType parse_dtype(const std::string& option, const std::string& text);

@@ -9,6 +9,7 @@
 namespace onchip::cli {
 
 void add_attend(CLI::App& app);
+void add_bench(CLI::App& app);
 void add_explain(CLI::App& app);
 
 }  // namespace onchip::cli

@@ -17,7 +17,7 @@ constexpr int kRefused = 2;
 constexpr int kFault = 1;
 
 constexpr const char* kFooter =
-    "Start with\n"
+    "Examples\n"
     "  onchip doctor                                      what this machine has\n"
     "  onchip attend IN.safetensors -o OUT.safetensors    attention over tensors named q, k, v\n"
     "  onchip attend IN.safetensors --compare standard    the same beside textbook attention\n"
@@ -42,6 +42,7 @@ int status_of(StatusCode code) { return code == StatusCode::internal ? kFault : 
 
 void add_commands(CLI::App& app) {
   cli::add_attend(app);
+  cli::add_bench(app);
   cli::add_explain(app);
 }
 

@@ -7,6 +7,15 @@ namespace {
 
 constexpr int kNaNByte = 0xFF;  // a NaN in every floating-point type, wherever a result was not written
 
+Tensor lse_like(const Attention& a) {
+  const DType type = a.q.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const void* none = nullptr;
+  if (a.q.rank == 3) return contiguous(none, type, {a.q.shape[1], a.q.shape[0]});
+  return contiguous(none, type, {a.q.shape[0], a.q.shape[2], a.q.shape[1]});
+}
+
+}  // namespace
+
 std::size_t element_count(const Tensor& tensor) {
   std::size_t count = 1;
   for (int d = 0; d < tensor.rank; ++d) count *= static_cast<std::size_t>(tensor.shape[d]);
@@ -20,15 +29,6 @@ Tensor output_like(const Attention& a) {
   if (a.q.rank == 3) return contiguous(none, type, {a.q.shape[0], a.q.shape[1], last});
   return contiguous(none, type, {a.q.shape[0], a.q.shape[1], a.q.shape[2], last});
 }
-
-Tensor lse_like(const Attention& a) {
-  const DType type = a.q.dtype == DType::f64 ? DType::f64 : DType::f32;
-  const void* none = nullptr;
-  if (a.q.rank == 3) return contiguous(none, type, {a.q.shape[1], a.q.shape[0]});
-  return contiguous(none, type, {a.q.shape[0], a.q.shape[2], a.q.shape[1]});
-}
-
-}  // namespace
 
 void Results::add(Attention& problem, const char* name, Tensor Attention::*member, Tensor like) {
   if (!like.present()) return;

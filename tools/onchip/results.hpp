@@ -10,6 +10,10 @@
 
 namespace onchip::cli {
 
+std::size_t element_count(const Tensor& tensor);
+/// Type and shape of o and dout, without data.
+Tensor output_like(const Attention& problem);
+
 /// Owns o, lse and, with `gradients`, every gradient that has an input, and points a problem at them.
 class Results {
  public:

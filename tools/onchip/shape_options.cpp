@@ -16,21 +16,6 @@ void check_size(const char* option, std::int64_t value) {
   if (value < 0 || value > kLargestSize) refuse("{}: {}, expected 0 to {}", option, value, kLargestSize);
 }
 
-Shape resolved(Shape s) {
-  if (s.seqlen_k < 0) s.seqlen_k = s.seqlen_q;
-  if (s.kv_heads < 0) s.kv_heads = s.heads;
-  if (s.head_dim_v < 0) s.head_dim_v = s.head_dim;
-  check_size("--batch", s.batch);
-  check_size("--seqlen-q", s.seqlen_q);
-  check_size("--seqlen-k", s.seqlen_k);
-  check_size("--heads", s.heads);
-  check_size("--kv-heads", s.kv_heads);
-  check_size("--head-dim", s.head_dim);
-  check_size("--head-dim-v", s.head_dim_v);
-  check_size("--page-size", s.page_size);
-  return s;
-}
-
 std::vector<std::int32_t> equal_lengths(const char* option, std::int64_t batch, std::int64_t length) {
   if (batch * length > kLargestSize || batch > kLargestIndexTensor)
     refuse("{}: {} packed sequences of {}, expected at most {} rows in all", option, batch, length, kLargestSize);
@@ -78,6 +63,21 @@ void set_score_terms(const Shape& s, Attention& a) {
 }
 
 }  // namespace
+
+Shape resolved(Shape s) {
+  if (s.seqlen_k < 0) s.seqlen_k = s.seqlen_q;
+  if (s.kv_heads < 0) s.kv_heads = s.heads;
+  if (s.head_dim_v < 0) s.head_dim_v = s.head_dim;
+  check_size("--batch", s.batch);
+  check_size("--seqlen-q", s.seqlen_q);
+  check_size("--seqlen-k", s.seqlen_k);
+  check_size("--heads", s.heads);
+  check_size("--kv-heads", s.kv_heads);
+  check_size("--head-dim", s.head_dim);
+  check_size("--head-dim-v", s.head_dim_v);
+  check_size("--page-size", s.page_size);
+  return s;
+}
 
 ShapedProblem make_shaped_problem(const Shape& shape) {
   const Shape s = resolved(shape);

@@ -32,6 +32,9 @@ struct ShapedProblem {
   std::vector<std::int32_t> cu_seqlens_q, cu_seqlens_k, page_table;
 };
 
+/// The same with nothing left open.
+Shape resolved(Shape shape);
+
 /// Refuses sizes that no tensor can have; everything else is for the library to judge.
 ShapedProblem make_shaped_problem(const Shape& shape);
 
