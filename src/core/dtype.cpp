@@ -57,7 +57,8 @@ Tensor contiguous(void* data, DType dtype, std::initializer_list<std::int64_t> s
   std::int64_t stride = 1;
   while (at-- > 0) {
     tensor.stride[at] = stride;
-    stride *= tensor.shape[at];
+    static_cast<void>(
+        __builtin_mul_overflow(stride, tensor.shape[at], &stride));  // too large a shape is refused where it is used
   }
   return tensor;
 }

@@ -15,6 +15,10 @@ constexpr double kMainMemoryBytesPerCycle = 8;
 
 constexpr std::int64_t kMaxScratchBytes = 512 << 10;
 
+// Tiles are chosen for sequences of this length and then cut to size. A choice that looked at the true lengths, which
+// are those of the longest sequence of a batch, would let a sequence's neighbours change its bits.
+constexpr std::int64_t kTypicalSeqlen = 2048;
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t multiple) { return ceil_div(a, multiple) * multiple; }
 
@@ -123,23 +127,23 @@ TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& cach
   best.tile_n = request.granule_n;
   if (request.seqlen_q == 0 || request.seqlen_k == 0) return best;
 
-  const std::int64_t rows = request.seqlen_q * request.rows_per_query;
+  CpuTileRequest typical = request;
+  typical.seqlen_q = typical.seqlen_k = kTypicalSeqlen;
   const std::int64_t budget = cpu_scratch_budget(caches) / request.compute_bytes;
   double best_cost = std::numeric_limits<double>::infinity();
-  for (std::int64_t tile_m = request.granule_m; tile_m <= round_up(rows, request.granule_m);
-       tile_m += request.granule_m) {
-    const std::int64_t most = largest_tile_n(request, tile_m, budget);
+  for (std::int64_t tile_m = request.granule_m; tile_m <= kTypicalSeqlen; tile_m += request.granule_m) {
+    const std::int64_t most = largest_tile_n(typical, tile_m, budget);
     if (most == 0) break;
     for (std::int64_t tile_n = request.granule_n; tile_n <= most; tile_n += request.granule_n) {
-      const double cost = cpu_tile_cost(request, tile_m, tile_n, caches);
+      const double cost = cpu_tile_cost(typical, tile_m, tile_n, caches);
       if (cost >= best_cost) continue;
       best_cost = cost;
       best.tile_m = tile_m;
       best.tile_n = tile_n;
     }
   }
-  best.tile_m = even_tile(rows, best.tile_m, request.granule_m);
-  best.tile_n = even_tile(request.seqlen_k, best.tile_n, request.granule_n);
+  best.tile_m = even_tile(request.seqlen_q * request.rows_per_query, best.tile_m, request.granule_m);
+  best.tile_n = std::min(best.tile_n, round_up(request.seqlen_k, request.granule_n));
   return best;
 }
 

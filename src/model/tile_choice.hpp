@@ -1,8 +1,8 @@
 // Chooses the tile sizes of the CPU kernels: those whose scratch fits in a core's own cache and which spend the fewest
 // cycles a score on arithmetic at masked edges and on bytes moved from the farther caches (docs/traffic.md).
 //
-// The choice depends on the shape of one head, the data type and the cache sizes; never on the batch, the number of
-// heads or the number of threads, so that those cannot change a result.
+// tile_n decides the order of sums, so it depends on head dimensions, mask, data type and cache sizes alone: a batch's
+// other sequences and the number of threads cannot change a result. A short sequence only cuts it to its length.
 #pragma once
 
 #include <cstddef>

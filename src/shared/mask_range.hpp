@@ -58,21 +58,21 @@ struct MaskRange {
 
   /// Number of (query, key) pairs left over seqlen_q queries.
   constexpr double visible_pairs(std::int64_t seqlen_q) const {
-    const double all = static_cast<double>(seqlen_q) * static_cast<double>(seqlen_k);
-    const double ends = window_right < 0 ? all : clamped_sum(shift + window_right + 1, seqlen_q);
     const double begins = window_left < 0 ? 0 : clamped_sum(shift - window_left, seqlen_q);
+    const double ends = window_right < 0 ? static_cast<double>(seqlen_q) * static_cast<double>(seqlen_k)
+                                         : clamped_sum(shift + window_right + 1, seqlen_q);
     return ends - begins;
   }
 
  private:
-  /// Sum over i in 0…count−1 of i + offset clamped to 0…seqlen_k.
-  constexpr double clamped_sum(std::int64_t offset, std::int64_t count) const {
-    const auto clamp_to_count = [&](std::int64_t i) { return i < 0 ? std::int64_t{0} : i > count ? count : i; };
-    const std::int64_t rising = clamp_to_count(-offset);          // from here on the value is not cut to 0
-    const std::int64_t full = clamp_to_count(seqlen_k - offset);  // and from here on it is seqlen_k
-    const double first = static_cast<double>(rising + offset), last = static_cast<double>(full - 1 + offset);
-    const double ramp = full > rising ? 0.5 * (first + last) * static_cast<double>(full - rising) : 0;
-    return ramp + static_cast<double>(count - full) * static_cast<double>(seqlen_k);
+  /// Σ over 0 ≤ i < count of first + i, each clamped to 0…seqlen_k.
+  constexpr double clamped_sum(std::int64_t first, std::int64_t count) const {
+    const std::int64_t past = first + count;
+    const std::int64_t low = first > 0 ? first : 0;
+    const std::int64_t high = past < seqlen_k ? past : seqlen_k;
+    const std::int64_t above = past > seqlen_k ? past - (first > seqlen_k ? first : seqlen_k) : 0;
+    const double inside = low < high ? static_cast<double>(low + high - 1) * static_cast<double>(high - low) / 2 : 0;
+    return inside + static_cast<double>(above) * static_cast<double>(seqlen_k);
   }
 };
 

@@ -61,7 +61,7 @@ TEST(TileChoice, NoFittingTileCostsLess) {
   for (const Pass pass : {Pass::forward, Pass::backward})
     for (const std::int64_t head_dim : {64, 128})
       for (const std::int64_t window_right : {-1, 0}) {
-        CpuTileRequest r = request(pass, 4096, head_dim);
+        CpuTileRequest r = request(pass, 2048, head_dim);
         r.window_right = window_right;
         const TileConfig tile = choose_cpu_tile(r, kZen3);
         // Tiles are made equal after the choice, which may cost a little.
@@ -77,7 +77,7 @@ TEST(TileChoice, NoFittingTileCostsLess) {
 TEST(TileChoice, LargerCacheNeverCostsMore) {
   for (const Pass pass : {Pass::forward, Pass::backward})
     for (const std::int64_t head_dim : {32, 64, 128}) {
-      const CpuTileRequest r = request(pass, 4096, head_dim);
+      const CpuTileRequest r = request(pass, 2048, head_dim);
       CacheSizes caches = kZen3;
       const TileConfig small = choose_cpu_tile(r, caches);
       caches.l2_bytes = 1 << 20;
@@ -85,6 +85,20 @@ TEST(TileChoice, LargerCacheNeverCostsMore) {
       EXPECT_LE(cpu_tile_cost(r, large.tile_m, large.tile_n, caches),
                 cpu_tile_cost(r, small.tile_m, small.tile_n, caches));
       EXPECT_GT(large.tile_m * large.tile_n, small.tile_m * small.tile_n);
+    }
+}
+
+TEST(TileChoice, LongerNeighboursDoNotChangeTheOrderOfSums) {
+  for (const Pass pass : {Pass::forward, Pass::backward})
+    for (const std::int64_t window_right : {-1, 0}) {
+      CpuTileRequest r = request(pass, 100'000, 64);
+      r.window_right = window_right;
+      const TileConfig longest = choose_cpu_tile(r, kZen3);
+      for (const std::int64_t seqlen : {1, 7, 64, 300, 5000}) {
+        r.seqlen_q = r.seqlen_k = seqlen;
+        const std::int64_t tile_n = choose_cpu_tile(r, kZen3).tile_n;
+        EXPECT_TRUE(tile_n == longest.tile_n || (tile_n < longest.tile_n && tile_n >= seqlen)) << seqlen;
+      }
     }
 }
 
