@@ -53,8 +53,7 @@ TEST_F(Usage, HelpAndVersionSucceed) {
     const Outcome outcome = run_onchip(args);
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(outcome.err, "");
-    EXPECT_NE(outcome.out.find(args.back() == "--version" ? "onchip 0" : "Examples"), std::string::npos)
-        << outcome.out;
+    EXPECT_NE(outcome.out.find(args.back() == "--version" ? "onchip 0" : "Examples"), std::string::npos) << outcome.out;
   }
 }
 

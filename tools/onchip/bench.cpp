@@ -140,7 +140,12 @@ void bench(const Options& options) {
 void add_grid_options(CLI::App& command, Options& options) {
   constexpr const char* kGroup = "The grid";
   const auto list = [&](const char* option, auto& values, const char* type, const char* help) {
-    command.add_option(option, values, help)->delimiter(',')->capture_default_str()->type_name(type)->group(kGroup);
+    command.add_option(option, values, help)
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->capture_default_str()
+        ->type_name(type)
+        ->group(kGroup);
   };
   list("--seqlen", options.seqlens, "N,…", "Queries and keys of each sequence");
   list("--head-dim", options.head_dims, "N,…", "Elements of a query, key or value");

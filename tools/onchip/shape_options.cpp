@@ -96,9 +96,12 @@ ShapedProblem make_shaped_problem(const Shape& shape) {
 }
 
 void ShapeOptions::add(CLI::App& command) {
-  constexpr const char* kGroup = "The shape";
+  const auto keep = [&](CLI::Option* option) {
+    option->group("The shape");
+    options_.push_back(option);
+  };
   const auto size = [&](const char* option, std::int64_t& value, const char* help) {
-    command.add_option(option, value, help)->type_name("N")->group(kGroup);
+    keep(command.add_option(option, value, help)->type_name("N"));
   };
   size("--batch", shape.batch, "Sequences (default 1)");
   size("--seqlen-q", shape.seqlen_q, "Queries of each sequence (default 1024)");
@@ -108,19 +111,22 @@ void ShapeOptions::add(CLI::App& command) {
   size("--head-dim", shape.head_dim, "Elements of a query or key (default 64)");
   size("--head-dim-v", shape.head_dim_v, "Elements of a value (default: as --head-dim)");
   size("--page-size", shape.page_size, "Keys of a page of the KV cache (default 0: not paged)");
-  command.add_flag("--packed", shape.packed, "Sequences lie one after another without padding (cu_seqlens)")
-      ->group(kGroup);
-  command.add_option("--dtype", dtype, "Type of q: f64, f32, bf16, f16 or e4m3")
-      ->capture_default_str()
-      ->type_name("TYPE")
-      ->group(kGroup);
-  command.add_option("--kv-dtype", kv_dtype, "Type of k and v: as q, or i8, e4m3, e5m2 (default: as --dtype)")
-      ->type_name("TYPE")
-      ->group(kGroup);
-  command.add_option("--with", with, "Optional tensors that take part: bias, mask, alibi, sink")
-      ->delimiter(',')
-      ->type_name("NAME,…")
-      ->group(kGroup);
+  keep(command.add_flag("--packed", shape.packed, "Sequences lie one after another without padding (cu_seqlens)"));
+  keep(command.add_option("--dtype", dtype, "Type of q: f64, f32, bf16, f16 or e4m3")
+           ->capture_default_str()
+           ->type_name("TYPE"));
+  keep(command.add_option("--kv-dtype", kv_dtype, "Type of k and v: as q, or i8, e4m3, e5m2 (default: as --dtype)")
+           ->type_name("TYPE"));
+  keep(command.add_option("--with", with, "Optional tensors that take part: bias, mask, alibi, sink")
+           ->delimiter(',')
+           ->allow_extra_args(false)
+           ->type_name("NAME,…"));
+}
+
+std::string ShapeOptions::first_given() const {
+  for (const CLI::Option* option : options_)
+    if (option->count() > 0) return option->get_name();
+  return "";
 }
 
 ShapedProblem ShapeOptions::problem() const {

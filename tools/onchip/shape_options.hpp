@@ -39,7 +39,8 @@ Shape resolved(Shape shape);
 ShapedProblem make_shaped_problem(const Shape& shape);
 
 /// The options that fill in a Shape.
-struct ShapeOptions {
+class ShapeOptions {
+ public:
   Shape shape;
   std::string dtype = "f32";
   std::string kv_dtype;
@@ -47,6 +48,11 @@ struct ShapeOptions {
 
   void add(CLI::App& command);
   ShapedProblem problem() const;
+  /// The name of an option that was given; empty when none was.
+  std::string first_given() const;
+
+ private:
+  std::vector<const CLI::Option*> options_;
 };
 
 }  // namespace onchip::cli
