@@ -131,10 +131,16 @@ class AttendExtract(unittest.TestCase):
 @needs_model
 @needs_onchip
 class Embed(unittest.TestCase):
-    def test_embeddings_are_the_models_own(self):
-        run = run_script("embed.py", "--onchip", ONCHIP)
+    def check(self, backend):
+        run = run_script("embed.py", "--onchip", ONCHIP, "--backend", backend)
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.assertIn("every cosine >= 0.99999", run.stdout)
+
+    def test_tiled_keeps_the_embeddings(self):
+        self.check("cpu")
+
+    def test_standard_keeps_the_embeddings(self):
+        self.check("standard")
 
 
 @needs_model
