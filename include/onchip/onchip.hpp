@@ -179,22 +179,22 @@ struct Decode {
   /// [B, Snew, Hk, D], [B, Snew, Hk, Dv], packed [total_q, Hk, D], [total_q, Hk, Dv] where q is packed; type of q. Both
   /// absent: nothing is appended.
   Tensor k_new, v_new;
-  Rotary rotary;        // absent cos: none
+  Rotary rotary;  // absent cos: none
 };
 
 ONCHIP_API Plan plan(const Decode& problem);
 /// Rows are computed in f32 (f64 for f64) and rounded once, to the type of q or of the cache. A quantised cache is
-/// written with the given scales (nearest even, saturating; finite, not 0), or, where they are per token, with scales that
-/// it computes and writes: largest magnitude over the type's largest value, 1 for a row of zeros, NaN for one with NaN or
-/// infinity.
+/// written with the given scales (nearest even, saturating; finite, not 0), or, where they are per token, with scales
+/// that it computes and writes: largest magnitude over the type's largest value, 1 for a row of zeros, NaN for one with
+/// NaN or infinity.
 ONCHIP_API Plan decode(const Decode& problem, std::span<std::byte> workspace);
 ONCHIP_API Plan decode(const Decode& problem);
 
 /// Merges results over disjoint sets of keys, in the order given. o and its parts: [B, S, H, D] or packed [T, H, D] in
-/// f64, f32, bf16 or f16; lse and its parts: [B, H, S] or packed [H, T] in f32 or f64, no strides prescribed; every tensor
-/// may have a type of its own. A part whose lse is −∞ has no keys, and its o is not looked at. Sums are f32, or f64 where
-/// any tensor is. `lse` may be absent. An output may be exactly one of the parts, and may not overlap them otherwise. At
-/// most one part may have counted the sink.
+/// f64, f32, bf16 or f16; lse and its parts: [B, H, S] or packed [H, T] in f32 or f64, no strides prescribed; every
+/// tensor may have a type of its own. A part whose lse is −∞ has no keys, and its o is not looked at. Sums are f32, or
+/// f64 where any tensor is. `lse` may be absent. An output may be exactly one of the parts, and may not overlap them
+/// otherwise. At most one part may have counted the sink.
 ONCHIP_API void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
                       const Tensor& lse);
 
