@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cpu/host.hpp"
 #include "model/prediction.hpp"
 
 namespace onchip {
@@ -93,7 +94,7 @@ Status make_plan(const Problem& problem, Plan& plan, const Implementation*& chos
   plan.backend = chosen->backend;
   plan.num_threads = problem.num_threads;
   chosen->configure(problem, plan);
-  plan.predicted = model::predict(problem, plan);
+  plan.predicted = model::predict(problem, plan, cpu::host_caches());
   return {};
 }
 
