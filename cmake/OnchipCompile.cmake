@@ -23,6 +23,8 @@ if(ONCHIP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow)
+# A multiply-add is one rounding where the code says so and nowhere else: a − b is 0 where a and b are the same product.
+add_compile_options(-ffp-contract=off)
 if(ONCHIP_SANITIZE)
   add_compile_options(-fsanitize=${ONCHIP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ONCHIP_SANITIZE})

@@ -1,11 +1,11 @@
 // The list that the dispatcher walks. A new implementation is one line here, at its place by speed.
-#include "core/implementation.hpp"
 #include "cpu/implementations.hpp"
 
 namespace onchip {
 
 std::span<const Implementation* const> implementations() {
   static constexpr const Implementation* kList[] = {
+      &cpu::kForward,
       &cpu::kStandardForward,
       &cpu::kStandardBackward,
   };

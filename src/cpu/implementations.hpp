@@ -7,5 +7,6 @@ namespace onchip::cpu {
 
 extern const Implementation kStandardForward;
 extern const Implementation kStandardBackward;
+extern const Implementation kForward;
 
 }  // namespace onchip::cpu

@@ -42,7 +42,7 @@ template <typename T>
 struct LaneTable {
   const std::byte** bias;   // the row's bias of key 0; null without bias
   const std::byte** mask;   // the row's mask byte of key 0; null without mask
-  T* slope;                 // ALiBi slope · log2(e); null without ALiBi
+  T* slope;                 // ALiBi slope; null without ALiBi
   std::int64_t* position;   // where the query stands among the keys
   std::int64_t* key_begin;  // keys the row sees through causal mask and window
   std::int64_t* key_end;
@@ -74,14 +74,27 @@ struct LaneTable {
       key_end[lane] = keys.end;
       if (bias) bias[lane] = bias_rows.at(block.sequence, head, i);
       if (mask) mask[lane] = mask_rows.at(block.sequence, head, i);
-      if (slope) slope[lane] = static_cast<T>(alibi_slope(problem, block.sequence, head) * kLog2E);
+      if (slope) slope[lane] = static_cast<T>(alibi_slope(problem, block.sequence, head));
     }
   }
 };
 
-/// What q is multiplied by so that products become scores in units of log2(e), or arguments of tanh with a softcap.
-inline double query_factor(const Problem& problem) {
-  return problem.softcap > 0 ? problem.softmax_scale / problem.softcap : problem.softmax_scale * kLog2E;
+/// How products q·k become scores. q is multiplied by the sign of the scale alone, which is exact; the magnitude is
+/// applied to the product, inside the exponent where nothing else needs the score: scores then carry no rounding but
+/// that of the product, which matters where they are large.
+struct ScoreUnits {
+  double query_factor;    // −1, 0 or 1
+  double product_factor;  // > 0: score = product_factor · product
+  double log2_unit;       // > 0: what a tile's number counts, in log2(e): the score's unit, or the product's
+};
+
+inline ScoreUnits score_units(const Problem& problem) {
+  const double scale = problem.softmax_scale;
+  const double sign = scale > 0 ? 1.0 : scale < 0 ? -1.0 : 0.0;
+  const double magnitude = scale == 0 ? 1.0 : sign * scale;
+  const Attention& args = problem.args;
+  const bool has_terms = problem.softcap > 0 || args.bias.present() || args.alibi_slopes.present();
+  return {sign, magnitude, (has_terms ? 1.0 : magnitude) * kLog2E};
 }
 
 }  // namespace onchip::cpu

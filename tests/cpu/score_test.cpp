@@ -15,6 +15,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Two heads, bias and mask of their own shapes, a window, ALiBi, a softcap: all at once.
 struct Features {
+  static constexpr double kScale = 0.5;
   static constexpr std::int64_t kSeqlenQ = 37, kSeqlenK = 150, kHeads = 2;
   std::vector<Float16> bias = std::vector<Float16>(kHeads * kSeqlenQ * kSeqlenK);
   std::vector<std::uint8_t> mask = std::vector<std::uint8_t>(kSeqlenQ * kSeqlenK);
@@ -29,19 +30,20 @@ struct Features {
     problem.args.bias = contiguous(bias.data(), DType::f16, {1, kHeads, kSeqlenQ, kSeqlenK});
     problem.args.mask = contiguous(mask.data(), DType::boolean, {1, 1, kSeqlenQ, kSeqlenK});
     problem.args.alibi_slopes = contiguous(slopes.data(), DType::f32, {kHeads});
+    problem.softmax_scale = kScale;
     problem.softcap = 3;
     const MaskRange range{kSeqlenK, kSeqlenK - kSeqlenQ, 20, 4};
     block = {{0, 0, 0, kSeqlenQ, kSeqlenK, range}, 0, kHeads, 6, 41};
   }
 
-  /// The score in natural units; `product` is the tile's input.
+  /// The score; `product` is the tile's input.
   double score(double product, std::int64_t lane, std::int64_t key) const {
     const std::int64_t i = block.query(lane), head = block.head(lane);
     const std::int64_t position = i + block.sequence.mask.shift;
     if (!block.sequence.mask.keys(i).contains(key)) return -kInfinity;
     if (!mask[static_cast<std::size_t>(i * kSeqlenK + key)]) return -kInfinity;
     const double bias_value = to_double(bias[static_cast<std::size_t>((head * kSeqlenQ + i) * kSeqlenK + key)]);
-    return 3 * std::tanh(product) + bias_value - double(slopes[static_cast<std::size_t>(head)]) *
+    return 3 * std::tanh(kScale / 3 * product) + bias_value - double(slopes[static_cast<std::size_t>(head)]) *
                                                      std::abs(static_cast<double>(position - key));
   }
 };
@@ -55,20 +57,20 @@ void check_score_tile(double bound) {
   LaneTable<T> table(features.problem, cursor, lanes);
   table.fill(features.problem, features.block, lanes);
   Scratch<T> scores(static_cast<std::size_t>(keys * lanes)), derivative(static_cast<std::size_t>(keys * lanes));
-  for (std::int64_t i = 0; i < keys * lanes; ++i) scores[i] = static_cast<T>(1.5 * std::sin(0.37 * double(i)));
+  for (std::int64_t i = 0; i < keys * lanes; ++i) scores[i] = static_cast<T>(9 * std::sin(0.37 * double(i)));
   const std::vector<T> products(scores.data(), scores.data() + keys * lanes);
   simd_functions<T>().score_tile(features.problem, table, scores.data(), lanes, key_begin, keys, 0, lanes, true, true,
                                  derivative.data());
   for (std::int64_t key = 0; key < keys; ++key) {
     for (std::int64_t lane = 0; lane < lanes; ++lane) {
       const double product = products[static_cast<std::size_t>(key * lanes + lane)];
-      const double want = features.score(product, lane, key_begin + key), got = scores[key * lanes + lane] * kLn2;
+      const double want = features.score(product, lane, key_begin + key), got = scores[key * lanes + lane];
       if (std::isinf(want)) {
         ASSERT_EQ(got, want) << "key " << key << ", lane " << lane;
       } else {
         ASSERT_NEAR(got, want, bound) << "key " << key << ", lane " << lane;
       }
-      const double t = std::tanh(product);
+      const double t = std::tanh(Features::kScale / 3 * product);
       ASSERT_NEAR(derivative[key * lanes + lane], 1 - t * t, bound);
     }
   }
@@ -128,8 +130,8 @@ template <typename T>
 struct Softmax {
   static constexpr std::int64_t kLanes = 64, kKeys = 13;
   Scratch<T> row_max{kLanes, static_cast<T>(-kInfinity)}, row_sum{kLanes}, factor{kLanes}, tile{kLanes * kKeys};
-  bool step() {
-    return simd_functions<T>().softmax_tile(kKeys, kLanes, tile.data(), kLanes, row_max.data(), row_sum.data(),
+  bool step(T unit) {
+    return simd_functions<T>().softmax_tile(kKeys, kLanes, tile.data(), kLanes, unit, row_max.data(), row_sum.data(),
                                             factor.data());
   }
 };
@@ -143,11 +145,11 @@ TEST(Softmax, TwoTilesGiveTheSumOfBoth) {
       for (std::int64_t i = 0; i < softmax.kLanes * softmax.kKeys; ++i)
         softmax.tile[i] = (i % 64 == 5 ? -60000 : 0) + 30 * std::sin(double(i) * 0.7 + round);
       const std::vector<double> scores(softmax.tile.data(), softmax.tile.data() + softmax.kLanes * softmax.kKeys);
-      EXPECT_TRUE(softmax.step());
+      EXPECT_TRUE(softmax.step(0.5));
       for (std::size_t i = 0; i < scores.size(); ++i) {
         const std::size_t lane = i % softmax.kLanes;
         const double rose = std::max(top[lane], scores[i]);
-        sum[lane] = sum[lane] * std::exp2(top[lane] - rose) + std::exp2(scores[i] - rose);
+        sum[lane] = sum[lane] * std::exp2(0.5 * (top[lane] - rose)) + std::exp2(0.5 * (scores[i] - rose));
         top[lane] = rose;
       }
     }
@@ -162,17 +164,30 @@ TEST(Softmax, SaysWhetherAMaximumRose) {
   for_each_target([](const std::string& target) {
     SCOPED_TRACE(target);
     Softmax<float> softmax;
-    EXPECT_TRUE(softmax.step());
+    EXPECT_TRUE(softmax.step(1));
     for (std::int64_t i = 0; i < softmax.kLanes * softmax.kKeys; ++i) softmax.tile[i] = -1;
-    EXPECT_FALSE(softmax.step());
+    EXPECT_FALSE(softmax.step(1));
     for (std::int64_t lane = 0; lane < softmax.kLanes; ++lane) {
       EXPECT_EQ(softmax.factor[lane], 1.0f);
       EXPECT_NEAR(softmax.row_sum[lane], 13 * 1.5f, 1e-5);
     }
     for (std::int64_t i = 0; i < softmax.kLanes * softmax.kKeys; ++i) softmax.tile[i] = i == 64 + 9 ? 2.0f : -1.0f;
-    EXPECT_TRUE(softmax.step());
+    EXPECT_TRUE(softmax.step(1));
     EXPECT_EQ(softmax.factor[9], 0.25f);
     EXPECT_EQ(softmax.factor[8], 1.0f);
+  });
+}
+
+TEST(Softmax, OlderResultsStayAsTheyAreUnlessTheMaximumRose) {
+  for_each_target([](const std::string& target) {
+    SCOPED_TRACE(target);
+    Softmax<float> softmax;
+    for (int round = 0; round < 2; ++round) {
+      for (std::int64_t i = 0; i < softmax.kLanes * softmax.kKeys; ++i)
+        softmax.tile[i] = round == 1 ? -INFINITY : 11915.5f + 0.37f * static_cast<float>(i % softmax.kLanes);
+      EXPECT_EQ(softmax.step(static_cast<float>(kLog2E)), round == 0);
+    }
+    for (std::int64_t lane = 0; lane < softmax.kLanes; ++lane) ASSERT_EQ(softmax.factor[lane], 1.0f);
   });
 }
 
@@ -185,7 +200,7 @@ TEST(Softmax, UnusualScoresStayInTheirLane) {
         const std::int64_t lane = i % softmax.kLanes;
         softmax.tile[i] = lane == 0 ? -INFINITY : lane == 1 && i / 64 == 3 ? NAN : lane == 2 && i / 64 == 4 ? INFINITY : 1.0f;
       }
-      softmax.step();
+      softmax.step(1);
       EXPECT_EQ(softmax.row_sum[0], 0.0f);
       EXPECT_EQ(softmax.row_max[0], -INFINITY);
       EXPECT_EQ(softmax.tile[0], 0.0f);

@@ -35,9 +35,9 @@ void gemm_case(const GemmCase<T>& g) {
 }
 
 template <typename T>
-bool softmax_case(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T* row_max, T* row_sum,
-                  T* factor) {
-  return softmax_tile<T>(keys, lanes, scores, stride, {row_max, row_sum, factor});
+bool softmax_case(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T unit, T* row_max,
+                  T* row_sum, T* factor) {
+  return softmax_tile<T>(keys, lanes, scores, stride, unit, {row_max, row_sum, factor});
 }
 
 template <typename T>

@@ -34,8 +34,8 @@ struct SimdFunctions {
   void (*store_row)(DType dtype, const T* src, std::int64_t n, T factor, void* row);
   void (*transpose)(std::int64_t rows, std::int64_t cols, const T* src, std::int64_t src_stride, T* dst,
                     std::int64_t dst_stride);
-  bool (*softmax_tile)(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T* row_max, T* row_sum,
-                       T* factor);
+  bool (*softmax_tile)(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T unit, T* row_max,
+                       T* row_sum, T* factor);
   void (*score_tile)(const Problem& problem, const LaneTable<T>& table, T* scores, std::int64_t stride,
                      std::int64_t key_begin, std::int64_t keys, std::int64_t lane_begin, std::int64_t lanes,
                      bool window_edge, bool mask_edge, T* derivative);

@@ -10,9 +10,10 @@
 //   output        Oᵀ [dim][query] += Vᵀ · Pᵀ     A(i = dim, k = key) = V[key][dim]   lanes = queries
 //   backward      dPᵀ = V · dOᵀ;  dV += Pᵀ · dO, dK += dSᵀ · Q (lanes = dims);  dQ += dS · K (A(i = query, k = key))
 //
-// A block of rows × vectors of C stays in registers over the whole sum. Two loads feed it: per k, `vectors` of B and
-// `rows` broadcasts for rows × vectors multiply-adds. Registers are named one by one because SVE vectors cannot be
-// array elements.
+// A block of rows × vectors of C stays in registers over a run of k. Each k takes `vectors` loads of B and `rows`
+// broadcasts of A for rows × vectors multiply-adds. A run starts from zero and is added to C when it ends, so that the
+// rounding error grows with the length and the number of runs instead of with their product. Registers are named one by
+// one because SVE vectors cannot be array elements.
 #if defined(ONCHIP_CPU_SIMD_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONCHIP_CPU_SIMD_GEMM_INL_H_
 #undef ONCHIP_CPU_SIMD_GEMM_INL_H_
@@ -32,7 +33,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// What a product is added to: nothing, C, or C times a factor for each lane.
 enum class GemmStart { zero, add, rescale };
 
-/// Number of 32 registers (AVX-512, NEON, SVE) or 16 (AVX2).
+/// Run of the products q·k: with long runs, logits in the hundreds cost more than the error allowed to f32.
+inline constexpr int64_t kScoreRun = 32;
+
+/// 32 vector registers (AVX-512, NEON, SVE) or 16 (AVX2).
 inline constexpr bool kManyRegisters = HWY_MAX_BYTES >= 64 || HWY_ARCH_ARM_A64;
 
 /// Vectors of lanes a register block holds. Panels of this many vectors are the widest that one pass over A serves.
@@ -60,24 +64,14 @@ struct GemmOperands {
   T* HWY_RESTRICT c;  // [rows][lanes]
   int64_t c_stride;
   const T* HWY_RESTRICT factor;  // [lanes], read for GemmStart::rescale
+  int64_t run = INT64_MAX;       // most terms in one run
 };
 
 #define ONCHIP_GEMM_ROWS(APPLY) APPLY(0) APPLY(1) APPLY(2) APPLY(3) APPLY(4) APPLY(5) APPLY(6) APPLY(7)
 
-#define ONCHIP_GEMM_ZERO(r) auto c##r##0 = zero, c##r##1 = zero, c##r##2 = zero;
+#define ONCHIP_GEMM_DECLARE(r) auto c##r##0 = zero, c##r##1 = zero, c##r##2 = zero;
 
-#define ONCHIP_GEMM_START(r)                                                                 \
-  if constexpr (r < kRows) {                                                                 \
-    const T* row = op.c + r * op.c_stride;                                                   \
-    c##r##0 = hn::Load(d, row);                                                              \
-    if constexpr (kVectors > 1) c##r##1 = hn::Load(d, row + lanes);                          \
-    if constexpr (kVectors > 2) c##r##2 = hn::Load(d, row + 2 * lanes);                      \
-    if (start == GemmStart::rescale) {                                                       \
-      c##r##0 = hn::Mul(c##r##0, hn::Load(d, op.factor));                                    \
-      if constexpr (kVectors > 1) c##r##1 = hn::Mul(c##r##1, hn::Load(d, op.factor + lanes)); \
-      if constexpr (kVectors > 2) c##r##2 = hn::Mul(c##r##2, hn::Load(d, op.factor + 2 * lanes)); \
-    }                                                                                        \
-  }
+#define ONCHIP_GEMM_ZERO(r) c##r##0 = c##r##1 = c##r##2 = zero;
 
 #define ONCHIP_GEMM_MULTIPLY(r)                                         \
   if constexpr (r < kRows) {                                            \
@@ -87,13 +81,21 @@ struct GemmOperands {
     if constexpr (kVectors > 2) c##r##2 = hn::MulAdd(a_r, b2, c##r##2); \
   }
 
-#define ONCHIP_GEMM_STORE(r)                                             \
-  if constexpr (r < kRows) {                                             \
-    T* row = op.c + r * op.c_stride;                                     \
-    hn::Store(c##r##0, d, row);                                          \
-    if constexpr (kVectors > 1) hn::Store(c##r##1, d, row + lanes);      \
-    if constexpr (kVectors > 2) hn::Store(c##r##2, d, row + 2 * lanes);  \
+#define ONCHIP_GEMM_FINISH(r)                                                         \
+  if constexpr (r < kRows) {                                                          \
+    T* row = op.c + r * op.c_stride;                                                  \
+    finish_run(d, start, c##r##0, op.factor, row);                                    \
+    if constexpr (kVectors > 1) finish_run(d, start, c##r##1, op.factor + lanes, row + lanes); \
+    if constexpr (kVectors > 2) finish_run(d, start, c##r##2, op.factor + 2 * lanes, row + 2 * lanes); \
   }
+
+/// Adds one vector of a run to C.
+template <class D, class V, typename T>
+HWY_INLINE void finish_run(D d, GemmStart start, V sum, const T* HWY_RESTRICT factor, T* HWY_RESTRICT c) {
+  if (start == GemmStart::add) sum = hn::Add(hn::Load(d, c), sum);
+  if (start == GemmStart::rescale) sum = hn::MulAdd(hn::Load(d, c), hn::Load(d, factor), sum);
+  hn::Store(sum, d, c);
+}
 
 /// kRows × kVectors vectors of C.
 template <int kRows, int kVectors, typename T>
@@ -102,28 +104,31 @@ HWY_NOINLINE void gemm_block(GemmStart start, int64_t depth, const GemmOperands<
   const hn::ScalableTag<T> d;
   const int64_t lanes = vector_lanes<T>();
   const auto zero = hn::Zero(d);
-  ONCHIP_GEMM_ROWS(ONCHIP_GEMM_ZERO)
-  if (start != GemmStart::zero) {
-    ONCHIP_GEMM_ROWS(ONCHIP_GEMM_START)
-  }
+  ONCHIP_GEMM_ROWS(ONCHIP_GEMM_DECLARE)
   const T* HWY_RESTRICT a = op.a;
   const T* HWY_RESTRICT b = op.b;
-  for (int64_t k = 0; k < depth; ++k) {
-    const auto b0 = hn::Load(d, b);
-    [[maybe_unused]] const auto b1 = kVectors > 1 ? hn::Load(d, b + (kVectors > 1 ? lanes : 0)) : b0;
-    [[maybe_unused]] const auto b2 = kVectors > 2 ? hn::Load(d, b + (kVectors > 2 ? 2 * lanes : 0)) : b0;
-    ONCHIP_GEMM_ROWS(ONCHIP_GEMM_MULTIPLY)
-    a += op.a_col_stride;
-    b += op.b_stride;
-  }
-  ONCHIP_GEMM_ROWS(ONCHIP_GEMM_STORE)
+  do {
+    const int64_t run = depth < op.run ? depth : op.run;
+    ONCHIP_GEMM_ROWS(ONCHIP_GEMM_ZERO)
+    for (int64_t k = 0; k < run; ++k) {
+      const auto b0 = hn::Load(d, b);
+      [[maybe_unused]] const auto b1 = kVectors > 1 ? hn::Load(d, b + (kVectors > 1 ? lanes : 0)) : b0;
+      [[maybe_unused]] const auto b2 = kVectors > 2 ? hn::Load(d, b + (kVectors > 2 ? 2 * lanes : 0)) : b0;
+      ONCHIP_GEMM_ROWS(ONCHIP_GEMM_MULTIPLY)
+      a += op.a_col_stride;
+      b += op.b_stride;
+    }
+    ONCHIP_GEMM_ROWS(ONCHIP_GEMM_FINISH)
+    start = GemmStart::add;
+    depth -= run;
+  } while (depth > 0);
 }
 
 #undef ONCHIP_GEMM_ROWS
+#undef ONCHIP_GEMM_DECLARE
 #undef ONCHIP_GEMM_ZERO
-#undef ONCHIP_GEMM_START
 #undef ONCHIP_GEMM_MULTIPLY
-#undef ONCHIP_GEMM_STORE
+#undef ONCHIP_GEMM_FINISH
 
 /// Blocks of kRows while they last, then halves: every row is done by exactly one block.
 template <int kRows, int kVectors, typename T>

@@ -1,8 +1,9 @@
 // From products to scores: softcap, bias, ALiBi, mask, window, each a pass over a tile Sᵀ [key][lane] that runs only
 // where the problem has the feature and the tile needs it.
 //
-// Scores are in units of log2(e), so that exp2 follows: products come in multiplied by query_factor(), bias and slopes
-// are multiplied here. What a query may not see is overwritten with −∞ last, whatever was computed for it.
+// Products come in as they are (see ScoreUnits); the first of softcap, bias and ALiBi that the problem has turns them
+// into scores. Without any of them the tile keeps products, and log2_unit says so to the softmax. What a query may not
+// see is overwritten with −∞ last, whatever was computed for it.
 #if defined(ONCHIP_CPU_SIMD_SCORE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONCHIP_CPU_SIMD_SCORE_INL_H_
 #undef ONCHIP_CPU_SIMD_SCORE_INL_H_
@@ -43,17 +44,18 @@ HWY_INLINE auto hidden_score(D d) {
 /// Which entries of the mask are true in (part of) a tile.
 enum class MaskCover { none, some, all };
 
-/// s = cap · tanh(s); where asked for, derivative = 1 − tanh², laid out as the scores.
+/// s = cap · tanh(factor/cap · s); where asked for, derivative = 1 − tanh², laid out as the scores.
 template <typename T>
-HWY_NOINLINE void softcap_tile(const ScoreTile<T>& tile, T cap_log2, T* HWY_RESTRICT derivative) {
+HWY_NOINLINE void softcap_tile(const ScoreTile<T>& tile, T softcap, T factor, T* HWY_RESTRICT derivative) {
   const hn::ScalableTag<T> d;
   const int64_t vector = static_cast<int64_t>(hn::Lanes(d));
-  const auto cap = hn::Set(d, cap_log2);
+  const auto cap = hn::Set(d, softcap);
+  const auto inner = hn::Set(d, factor / softcap);
   const auto one = hn::Set(d, T(1));
   for (int64_t key = 0; key < tile.keys; ++key) {
     for (int64_t lane = 0; lane < tile.lanes; lane += vector) {
       const int64_t at = key * tile.stride + lane;
-      const auto t = tanh(d, hn::Load(d, tile.scores + at));
+      const auto t = tanh(d, hn::Mul(inner, hn::Load(d, tile.scores + at)));
       hn::Store(hn::Mul(cap, t), d, tile.scores + at);
       if (derivative != nullptr) hn::Store(hn::NegMulAdd(t, t, one), d, derivative + at);
     }
@@ -87,10 +89,11 @@ HWY_INLINE void combine_rows(const ScoreTile<T>& tile, const std::byte* const* r
   }
 }
 
+/// s = factor · s + bias
 template <typename T>
-HWY_NOINLINE void add_bias(const ScoreTile<T>& tile, const std::byte* const* rows, DType dtype) {
-  combine_rows(tile, rows, dtype, [](auto d, auto scores, auto bias) HWY_ATTR {
-    return hn::MulAdd(bias, hn::Set(d, static_cast<T>(kLog2E)), scores);
+HWY_NOINLINE void add_bias(const ScoreTile<T>& tile, const std::byte* const* rows, DType dtype, T factor) {
+  combine_rows(tile, rows, dtype, [factor](auto d, auto scores, auto bias) HWY_ATTR {
+    return hn::MulAdd(hn::Set(d, factor), scores, bias);
   });
 }
 
@@ -101,9 +104,9 @@ HWY_NOINLINE void apply_mask(const ScoreTile<T>& tile, const std::byte* const* r
   });
 }
 
-/// s −= slope · |position − key|
+/// s = factor · s − slope · |position − key|
 template <typename T>
-HWY_NOINLINE void subtract_alibi(const ScoreTile<T>& tile, const LaneTable<T>& table) {
+HWY_NOINLINE void subtract_alibi(const ScoreTile<T>& tile, const LaneTable<T>& table, T factor) {
   const hn::ScalableTag<T> d;
   const int64_t vector = static_cast<int64_t>(hn::Lanes(d));
   HWY_ALIGN T relative[hn::MaxLanes(hn::ScalableTag<T>())];
@@ -115,7 +118,8 @@ HWY_NOINLINE void subtract_alibi(const ScoreTile<T>& tile, const LaneTable<T>& t
     for (int64_t key = 0; key < tile.keys; ++key) {
       T* scores = tile.scores + key * tile.stride + lane;
       const auto distance = hn::Abs(hn::Sub(position, hn::Set(d, static_cast<T>(key))));
-      hn::Store(hn::NegMulAdd(slope, distance, hn::Load(d, scores)), d, scores);
+      const auto score = hn::Mul(hn::Set(d, factor), hn::Load(d, scores));
+      hn::Store(hn::NegMulAdd(slope, distance, score), d, scores);
     }
   }
 }
@@ -170,15 +174,22 @@ HWY_INLINE MaskCover mask_cover(const std::byte* const* rows, int64_t lanes, int
   return any_false ? MaskCover::none : MaskCover::all;
 }
 
-/// Every term of the problem, on products made with query_factor(). `window_edge`: some key of the tile is hidden from
-/// some lane by the causal mask or the window; `mask_edge`: the same for the mask. With a softcap, `derivative` (null,
-/// or laid out as the scores) gets 1 − tanh².
+/// Every term of the problem, on products of queries multiplied by query_factor. `window_edge`: some key of the tile is
+/// hidden from some lane by the causal mask or the window; `mask_edge`: the same for the mask. With a softcap,
+/// `derivative` (null, or laid out as the scores) gets 1 − tanh².
 template <typename T>
 HWY_NOINLINE void score_tile(const Problem& problem, const LaneTable<T>& table, const ScoreTile<T>& tile,
                              bool window_edge, bool mask_edge, T* derivative) {
-  if (problem.softcap > 0) softcap_tile(tile, static_cast<T>(problem.softcap * kLog2E), derivative);
-  if (table.bias) add_bias(tile, table.bias, problem.args.bias.dtype);
-  if (table.slope) subtract_alibi(tile, table);
+  auto factor = static_cast<T>(score_units(problem).product_factor);
+  if (problem.softcap > 0) {
+    softcap_tile(tile, static_cast<T>(problem.softcap), factor, derivative);
+    factor = 1;
+  }
+  if (table.bias) {
+    add_bias(tile, table.bias, problem.args.bias.dtype, factor);
+    factor = 1;
+  }
+  if (table.slope) subtract_alibi(tile, table, factor);
   if (mask_edge) apply_mask(tile, table.mask);
   if (window_edge) apply_window(tile, table);
 }

@@ -1,7 +1,7 @@
 // Online softmax over a tile Sᵀ [key][lane]: each lane is one row of attention, keys arrive tile by tile.
 //
-// A lane keeps its maximum m and the sum l of exp2(s − m). When a tile raises m, what was accumulated shrinks by
-// 2^(m_old − m_new). While a lane has seen no key (m = −∞), and where m = +∞, exp2 is taken of s itself: so an empty row
+// A lane keeps its maximum m and the sum l of exp2(unit·(s − m)), where unit > 0 is what a tile's number counts in
+// log2(e). When a tile raises m, what was accumulated shrinks by exp2(unit·(m_old − m_new)). While a lane has seen no key (m = −∞), and where m = +∞, exp2 is taken of unit·s itself: so an empty row
 // keeps l = 0, and a row with an infinite score gets l = +∞ as the definition has it. NaN and +∞ stay in their lane.
 #if defined(ONCHIP_CPU_SIMD_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONCHIP_CPU_SIMD_SOFTMAX_INL_H_
@@ -55,24 +55,27 @@ HWY_INLINE hn::Vec<D> max_over_keys(D d, int64_t keys, const T* HWY_RESTRICT sco
   return hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
 }
 
-/// Turns scores into exp2(s − m) in place and updates the state. Returns whether a maximum rose, that is, whether
+/// Turns scores into exp2(unit·(s − m)) in place and updates the state. Returns whether a maximum rose, that is, whether
 /// older results must be multiplied by `factor`; elsewhere the factor is 1.
 template <typename T>
-HWY_INLINE bool softmax_tile(int64_t keys, int64_t lanes, T* HWY_RESTRICT scores, int64_t stride,
+HWY_INLINE bool softmax_tile(int64_t keys, int64_t lanes, T* HWY_RESTRICT scores, int64_t stride, T unit,
                              const SoftmaxState<T>& state) {
   const hn::ScalableTag<T> d;
   const int64_t vector = static_cast<int64_t>(hn::Lanes(d));
+  const auto units = hn::Set(d, unit);
   bool rose = false;
   for (int64_t lane = 0; lane < lanes; lane += vector) {
     const auto old_max = hn::Load(d, state.row_max + lane);
     const auto new_max = hn::Max(max_over_keys(d, keys, scores + lane, stride), old_max);
     const auto shift = hn::IfThenElseZero(hn::Lt(hn::Abs(new_max), hn::Inf(d)), new_max);
-    const auto factor = exp2(d, hn::Sub(old_max, shift));
+    const auto shift_log2 = hn::Mul(units, shift);
+    // From the rounded products, as both tiles used them: so it is exactly 1 where m stayed.
+    const auto factor = exp2(d, hn::Sub(hn::Mul(units, old_max), shift_log2));
     rose = rose || !hn::AllFalse(d, hn::Gt(new_max, old_max));
     auto sum = hn::Zero(d);
     for (int64_t key = 0; key < keys; ++key) {
       T* score = scores + key * stride + lane;
-      const auto p = exp2(d, hn::Sub(hn::Load(d, score), shift));
+      const auto p = exp2(d, hn::MulSub(units, hn::Load(d, score), shift_log2));
       sum = hn::Add(sum, p);
       hn::Store(p, d, score);
     }
