@@ -189,8 +189,7 @@ class Generator {
     case_.k = input(s.kv_type, with({s.kv_heads, s.dim}));
     case_.v = input(s.kv_type, with({s.kv_heads, s.dim_v}));
     if (!quantised() || (s.kv_type == s.type && rng_.chance(0.4))) return;
-    for (TensorBuffer* scale : {&case_.k_scale, &case_.v_scale})
-      switch (rng_.integer(0, 3)) {
+    for (TensorBuffer* scale : {&case_.k_scale, &case_.v_scale}) switch (rng_.integer(0, 3)) {
         case 0:
           *scale = TensorBuffer(DType::f32, {1});
           break;
@@ -239,8 +238,8 @@ class Generator {
     for (std::int64_t b = 0; b < s.batch; ++b)
       for (std::int64_t i = (s.lengths_k[static_cast<std::size_t>(b)] + page_size - 1) / page_size; i < table.shape[1];
            ++i)
-        static_cast<std::int32_t*>(table.data)[offset(table, b, i)] =
-            rng_.pick({-1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), 1 << 24});
+        static_cast<std::int32_t*>(table.data)[offset(table, b, i)] = rng_.pick(
+            {-1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), 1 << 24});
   }
 
   /// [1 or B, 1 or Hq, Sq, Sk], larger where sequences differ in length.
@@ -327,8 +326,8 @@ class Generator {
     const double unit = sizes_.kv_type == DType::i8 ? 1.0 / 64 : 1.0;
     const auto value = [&] { return unit * (0.5 + rng_.uniform()); };
     const Tensor& rows = args.k;
-    const bool per_token = scale.rank == rows.rank - 1 && std::equal(scale.shape.begin(), scale.shape.begin() + scale.rank,
-                                                                     rows.shape.begin());
+    const bool per_token = scale.rank == rows.rank - 1 &&
+                           std::equal(scale.shape.begin(), scale.shape.begin() + scale.rank, rows.shape.begin());
     auto* data = static_cast<float*>(scale.data);
     if (!per_token) {
       for_each_element(scale, [&](std::int64_t at, std::int64_t) { data[at] = static_cast<float>(value()); });

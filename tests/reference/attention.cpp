@@ -54,17 +54,13 @@ class Reference {
     scale_ = static_cast<Real>(args.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(dim_))));
   }
 
-  Results run() {
+  Results run(Results* magnitudes) {
     const std::int64_t rows = dim_ == 0 ? 0 : element_count(args_.q) / dim_;
     results_.o.assign(rows * dim_v_, 0.0);
     results_.lse.assign(rows, kMinusInfinity);
-    if (gradients_) {
-      results_.dq.assign(element_count(args_.q), 0.0);
-      results_.dk.assign(element_count(args_.k), 0.0);
-      results_.dv.assign(element_count(args_.v), 0.0);
-      results_.dbias.assign(element_count(args_.bias), 0.0);
-      results_.dsink.assign(element_count(args_.sink), 0.0);
-    }
+    magnitudes_ = magnitudes;
+    if (gradients_) clear_gradients(results_);
+    if (magnitudes) clear_gradients(*magnitudes);
     for (std::int64_t b = 0; b < batch_size(args_); ++b)
       for (std::int64_t h = 0; h < heads_; ++h) one_head(span_of(args_, b), h);
     return std::move(results_);
@@ -72,6 +68,14 @@ class Reference {
 
  private:
   using Matrix = std::vector<Real>;
+
+  void clear_gradients(Results& results) const {
+    results.dq.assign(element_count(args_.q), 0.0);
+    results.dk.assign(element_count(args_.k), 0.0);
+    results.dv.assign(element_count(args_.v), 0.0);
+    results.dbias.assign(element_count(args_.bias), 0.0);
+    results.dsink.assign(element_count(args_.sink), 0.0);
+  }
 
   /// q·k of one sequence and head for all pairs, and what a row needs of it.
   void one_head(const Span& span, std::int64_t h) {
@@ -83,11 +87,8 @@ class Reference {
       if (gradients_) backward_row(span, h, i, row, gradient_k, gradient_v);
     }
     if (!gradients_) return;
-    const std::int64_t kv_heads = heads_ / group_;
     for (std::int64_t j = 0; j < span.seqlen_k; ++j) {
-      const KeyIndex key = key_index(args_, span, j);
-      const std::int64_t row = args_.k.rank == 3 ? key.first : key.first * args_.k.shape[1] + key.second;
-      const std::int64_t at = row * kv_heads + h / group_;
+      const std::int64_t at = key_position(span, h, j);
       for (std::int64_t c = 0; c < dim_; ++c) add(results_.dk[at * dim_ + c], gradient_k[j * dim_ + c]);
       for (std::int64_t c = 0; c < dim_v_; ++c) add(results_.dv[at * dim_v_ + c], gradient_v[j * dim_v_ + c]);
     }
@@ -106,11 +107,11 @@ class Reference {
       const double k_scale = value_of_scale(args_, args_.k_scale, args_.k, span, j, g);
       const double v_scale = value_of_scale(args_, args_.v_scale, args_.v, span, j, g);
       for (std::int64_t c = 0; c < dim_; ++c)
-        k_[j * dim_ + c] = k_columns_[c * sk + j] = static_cast<Real>(
-            k_scale * decode(args_.k.dtype, args_.k.data, key_offset(args_, args_.k, span, j, g, c)));
+        k_[j * dim_ + c] = k_columns_[c * sk + j] =
+            static_cast<Real>(k_scale * decode(args_.k.dtype, args_.k.data, key_offset(args_, args_.k, span, j, g, c)));
       for (std::int64_t c = 0; c < dim_v_; ++c)
-        v_[j * dim_v_ + c] = v_columns_[c * sk + j] = static_cast<Real>(
-            v_scale * decode(args_.v.dtype, args_.v.data, key_offset(args_, args_.v, span, j, g, c)));
+        v_[j * dim_v_ + c] = v_columns_[c * sk + j] =
+            static_cast<Real>(v_scale * decode(args_.v.dtype, args_.v.data, key_offset(args_, args_.v, span, j, g, c)));
     }
     s_.resize(sk), p_.resize(sk), dp_.resize(sk), through_softcap_.assign(sk, Real{1});
   }
@@ -183,8 +184,8 @@ class Reference {
     Real delta = 0;
     for (std::int64_t c = 0; c < dim_v_; ++c) {
       dout_[c] = element(args_.dout, query_offset(args_.dout, span, i, h, c));
-      delta += dout_[c] * (Arithmetic::kFromGivenStatistics ? element(args_.o, query_offset(args_.o, span, i, h, c))
-                                                            : row_o_[c]);
+      delta += dout_[c] *
+               (Arithmetic::kFromGivenStatistics ? element(args_.o, query_offset(args_.o, span, i, h, c)) : row_o_[c]);
     }
     const auto probability = [&](Real s) {
       if constexpr (Arithmetic::kFromGivenStatistics)
@@ -206,8 +207,28 @@ class Reference {
     }
     const std::int64_t at = row_position(span, h, i) * dim_;
     for (std::int64_t c = 0; c < dim_; ++c) results_.dq[at + c] = row_dq_[c];
-    if (args_.sink.present())
-      results_.dsink[h] -= probability(element(args_.sink, offset(args_.sink, h))) * delta;
+    if (args_.sink.present()) results_.dsink[h] -= probability(element(args_.sink, offset(args_.sink, h))) * delta;
+    if (magnitudes_) add_magnitudes(span, h, i, row);
+  }
+
+  /// The sums of backward_row with every term's absolute value.
+  void add_magnitudes(const Span& span, std::int64_t h, std::int64_t i, const Statistics& row) {
+    Results& m = *magnitudes_;
+    Real delta = 0;
+    for (std::int64_t c = 0; c < dim_v_; ++c) delta += std::abs(dout_[c] * row_o_[c]);
+    const std::int64_t q_at = row_position(span, h, i) * dim_;
+    for (const std::int64_t j : visible_) {
+      const Real p = p_[j] / row.sum;
+      Real dp = 0;
+      for (std::int64_t c = 0; c < dim_v_; ++c) dp += std::abs(dout_[c] * v_[j * dim_v_ + c]);
+      const Real ds = p * (dp + delta), raw = std::abs(scale_ * ds * through_softcap_[j]);
+      if (args_.bias.present()) m.dbias[bias_position(span, h, i, j)] += ds;
+      const std::int64_t at = key_position(span, h, j);
+      for (std::int64_t c = 0; c < dim_v_; ++c) m.dv[at * dim_v_ + c] += p * std::abs(dout_[c]);
+      for (std::int64_t c = 0; c < dim_; ++c) m.dk[at * dim_ + c] += raw * std::abs(q_[c]);
+      for (std::int64_t c = 0; c < dim_; ++c) m.dq[q_at + c] += raw * std::abs(k_[j * dim_ + c]);
+    }
+    if (args_.sink.present()) m.dsink[h] += std::exp(element(args_.sink, offset(args_.sink, h)) - row.lse) * delta;
   }
 
   /// Row-major index of (row, head) in q without its last dimension.
@@ -215,12 +236,18 @@ class Reference {
     const std::int64_t row = args_.q.rank == 3 ? span.begin_q + i : span.batch * args_.q.shape[1] + i;
     return row * heads_ + h;
   }
+  /// Row-major index of (key, KV head) in k without its last dimension.
+  std::int64_t key_position(const Span& span, std::int64_t h, std::int64_t j) const {
+    const KeyIndex key = key_index(args_, span, j);
+    const std::int64_t row = args_.k.rank == 3 ? key.first : key.first * args_.k.shape[1] + key.second;
+    return row * (heads_ / group_) + h / group_;
+  }
   std::int64_t lse_offset(const Span& span, std::int64_t h, std::int64_t i) const {
     return args_.lse.rank == 2 ? offset(args_.lse, h, span.begin_q + i) : offset(args_.lse, span.batch, h, i);
   }
   void store_lse(const Span& span, std::int64_t h, std::int64_t i, Real lse) {
-    const std::int64_t at = args_.q.rank == 3 ? h * args_.q.shape[0] + span.begin_q + i
-                                              : (span.batch * heads_ + h) * args_.q.shape[1] + i;
+    const std::int64_t at =
+        args_.q.rank == 3 ? h * args_.q.shape[0] + span.begin_q + i : (span.batch * heads_ + h) * args_.q.shape[1] + i;
     results_.lse[at] = lse;
   }
   std::int64_t bias_position(const Span& span, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -236,6 +263,7 @@ class Reference {
   std::int64_t heads_, group_, dim_, dim_v_;
   Real scale_;
   Results results_;
+  Results* magnitudes_ = nullptr;
   Matrix k_, v_;                  // [sk][D], [sk][Dv]
   Matrix k_columns_, v_columns_;  // transposed
   Matrix q_, dout_;               // one row
@@ -251,14 +279,14 @@ void round_all(std::vector<double>& values, DType type) {
 
 }  // namespace
 
-Results exact_attention(const Attention& args, bool gradients) {
-  return Reference<Exact>(args, gradients, Exact{}).run();
+Results exact_attention(const Attention& args, bool gradients, Results* magnitudes) {
+  return Reference<Exact>(args, gradients, Exact{}).run(magnitudes);
 }
 
 Results standard_attention(const Attention& args, bool gradients) {
   const DType type = args.q.dtype;
   Results results = type == DType::f64 ? exact_attention(args, gradients)
-                                       : Reference<Standard>(args, gradients, Standard{type}).run();
+                                       : Reference<Standard>(args, gradients, Standard{type}).run(nullptr);
   round_all(results.o, type == DType::e4m3 ? DType::bf16 : type);
   round_all(results.lse, type == DType::f64 ? DType::f64 : DType::f32);
   for (std::vector<double>* gradient : {&results.dq, &results.dk, &results.dv}) round_all(*gradient, type);

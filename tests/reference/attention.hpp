@@ -16,8 +16,10 @@ struct Results {
   std::vector<double> dq, dk, dv, dbias, dsink;
 };
 
-/// o and lse and, when `gradients`, every gradient that has an input. Ignores args.o and args.lse.
-Results exact_attention(const Attention& args, bool gradients);
+/// o and lse and, when `gradients`, every gradient that has an input. Ignores args.o and args.lse. `magnitudes` gets,
+/// for each gradient, the sum of the absolute values of the terms that make it up: what rounding errors scale with,
+/// however far the terms cancel.
+Results exact_attention(const Attention& args, bool gradients, Results* magnitudes = nullptr);
 
 /// Standard attention as a program in the input's type does it: f32 products and statistics, P and dS rounded to the
 /// type of q, results to their own types. The backward pass starts from args.o and args.lse, as the library's does.

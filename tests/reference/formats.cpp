@@ -56,7 +56,8 @@ double decode_bits(DType type, std::uint32_t code) {
     return fraction ? kNan : sign * kInfinity;
   }
   if (field == 0) return sign * std::ldexp(fraction, format.min_exponent - format.mantissa_bits);
-  return sign * std::ldexp(fraction + (1u << format.mantissa_bits), format.min_exponent + field - 1 - format.mantissa_bits);
+  return sign *
+         std::ldexp(fraction + (1u << format.mantissa_bits), format.min_exponent + field - 1 - format.mantissa_bits);
 }
 
 const std::vector<double>& table(DType type) {

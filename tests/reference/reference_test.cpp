@@ -206,7 +206,8 @@ TEST(Reference, NanStaysInItsRows) {
 /// Standard attention in f32 is close to exact, in bf16 less so, and never equal by construction.
 TEST(Reference, StandardAttentionHasTheErrorOfItsType) {
   Rng rng(11);
-  for (const auto& [type, low, high] : {std::tuple{DType::f32, 1e-9, 1e-5}, {DType::f16, 1e-5, 3e-3}, {DType::bf16, 1e-4, 3e-2}}) {
+  for (const auto& [type, low, high] :
+       {std::tuple{DType::f32, 1e-9, 1e-5}, {DType::f16, 1e-5, 3e-3}, {DType::bf16, 1e-4, 3e-2}}) {
     Case c;
     for (TensorBuffer* tensor : {&c.q, &c.k, &c.v}) {
       *tensor = TensorBuffer(type, {1, 40, 2, 16});
@@ -215,7 +216,8 @@ TEST(Reference, StandardAttentionHasTheErrorOfItsType) {
     add_results(c, true);
     c.dout.fill([&] { return rng.normal(); });
     set_statistics(c);
-    const Results exact = exact_attention(c.backward_args(), true), standard = standard_attention(c.backward_args(), true);
+    const Results exact = exact_attention(c.backward_args(), true),
+                  standard = standard_attention(c.backward_args(), true);
     const auto error = [](const std::vector<double>& a, const std::vector<double>& b) {
       double worst = 0;
       for (std::size_t n = 0; n < a.size(); ++n) worst = std::max(worst, std::abs(a[n] - b[n]));

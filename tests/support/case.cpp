@@ -46,8 +46,9 @@ Attention Case::backward_args() const {
 }
 
 std::vector<const TensorBuffer*> Case::inputs_of(Pass pass) const {
-  std::vector<const TensorBuffer*> list{&q,           &k,         &v,          &bias,    &mask,   &alibi_slopes, &sink,
-                                        &cu_seqlens_q, &cu_seqlens_k, &seqused_k, &page_table, &k_scale, &v_scale};
+  std::vector<const TensorBuffer*> list{
+      &q,         &k,          &v,       &bias,   &mask, &alibi_slopes, &sink, &cu_seqlens_q, &cu_seqlens_k,
+      &seqused_k, &page_table, &k_scale, &v_scale};
   if (pass == Pass::backward) list.insert(list.end(), {&o_in, &lse_in, &dout});
   std::erase_if(list, [](const TensorBuffer* buffer) { return !buffer->present(); });
   return list;
@@ -62,8 +63,8 @@ std::vector<TensorBuffer*> Case::results_of(Pass pass) {
 
 std::string describe(const Case& c) {
   std::string text = one_tensor("q", c.q) + one_tensor("k", c.k) + one_tensor("v", c.v) + one_tensor("bias", c.bias) +
-                     one_tensor("mask", c.mask) + one_tensor("alibi_slopes", c.alibi_slopes) + one_tensor("sink", c.sink) +
-                     one_tensor("k_scale", c.k_scale) + one_tensor("v_scale", c.v_scale) +
+                     one_tensor("mask", c.mask) + one_tensor("alibi_slopes", c.alibi_slopes) +
+                     one_tensor("sink", c.sink) + one_tensor("k_scale", c.k_scale) + one_tensor("v_scale", c.v_scale) +
                      integers("cu_seqlens_q", c.cu_seqlens_q) + integers("cu_seqlens_k", c.cu_seqlens_k) +
                      integers("seqused_k", c.seqused_k) + one_tensor("page_table", c.page_table);
   const Attention& o = c.options;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kFloat32Error = 2e-5;
 constexpr double kFloat64Error = 1e-11;
+constexpr double kTwoRoundings = 0x1p-23;  // of f32
 
 double largest_error(DType type, const std::vector<double>& exact, const std::vector<double>& standard) {
   double worst = 0;
@@ -31,8 +32,8 @@ bool same_kind(double a, double b) { return std::isnan(a) ? std::isnan(b) : a ==
 
 }  // namespace
 
-std::string compare(const char* result_name, const TensorBuffer& got, const std::vector<double>& exact,
-                    const std::vector<double>& standard) {
+std::string compare(const char* result_name, const TensorBuffer& got, const Expectation& expected) {
+  const auto& [exact, standard, magnitude] = expected;
   const DType type = got.view().dtype;
   const std::vector<double> values = got.values();
   for (std::size_t n = 0; n < values.size(); ++n) {
@@ -46,7 +47,8 @@ std::string compare(const char* result_name, const TensorBuffer& got, const std:
   for (std::size_t n = 0; n < values.size(); ++n) {
     if (!std::isfinite(values[n])) continue;
     const double error = std::abs(values[n] - exact[n]);
-    const double allowed = allowed_error(type, exact[n], standard_error);
+    const double rounding = magnitude.empty() ? 0.0 : kTwoRoundings * magnitude[n];
+    const double allowed = allowed_error(type, exact[n], std::max(standard_error, rounding));
     if (error <= allowed || error / allowed <= worst) continue;
     worst = error / allowed;
     text = fmt::format("{}[{}] is {}, expected {}: error {:.3g}, allowed {:.3g} (standard attention: {:.3g})",
@@ -55,8 +57,8 @@ std::string compare(const char* result_name, const TensorBuffer& got, const std:
   return text;
 }
 
-std::string compare_rmse(const char* result_name, const TensorBuffer& got, const std::vector<double>& exact,
-                         const std::vector<double>& standard) {
+std::string compare_rmse(const char* result_name, const TensorBuffer& got, const Expectation& expected) {
+  const auto& [exact, standard, magnitude] = expected;
   const DType type = got.view().dtype;
   const std::vector<double> values = got.values();
   double ours = 0, theirs = 0, last_place = 0;
@@ -64,7 +66,8 @@ std::string compare_rmse(const char* result_name, const TensorBuffer& got, const
     if (!std::isfinite(exact[n]) || !std::isfinite(standard[n])) continue;
     ours += (values[n] - exact[n]) * (values[n] - exact[n]);
     theirs += (standard[n] - exact[n]) * (standard[n] - exact[n]);
-    const double unit = std::max(ulp(type, exact[n]), type == DType::f32 ? kFloat32Error * (1 + std::abs(exact[n])) : 0);
+    const double unit =
+        std::max(ulp(type, exact[n]), type == DType::f32 ? kFloat32Error * (1 + std::abs(exact[n])) : 0);
     last_place += unit * unit;
   }
   const double count = std::max<double>(1, static_cast<double>(values.size()));

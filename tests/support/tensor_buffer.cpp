@@ -35,8 +35,9 @@ Strides draw_strides(Rng& rng, const std::vector<std::int64_t>& shape, bool inpu
   const std::size_t fixed = free_last ? 0 : 1;
   if (rng.chance(0.5))
     for (std::size_t i = rank; i-- > fixed + 1;)
-      std::swap(order[i], order[static_cast<std::size_t>(
-                              rng.integer(static_cast<std::int64_t>(fixed), static_cast<std::int64_t>(i)))]);
+      std::swap(
+          order[i],
+          order[static_cast<std::size_t>(rng.integer(static_cast<std::int64_t>(fixed), static_cast<std::int64_t>(i)))]);
   const bool gaps = rng.chance(0.5), negative = input && rng.chance(0.2), zeros = input && rng.chance(0.15);
   Strides result;
   result.stride.assign(rank, 1);
