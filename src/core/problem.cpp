@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/check.hpp"
+#include "core/normalise.hpp"
 #include "core/threads.hpp"
 
 namespace onchip {
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::int64_t kNoBoundNeeded = std::int64_t{1}
                                         << 60;  // a wider window is no bound; sums with it cannot overflow
+
+constexpr std::int64_t kMostSequences = std::numeric_limits<std::int32_t>::max();  // loops over them must end
 
 bool is_float_input(DType t) {
   return t == DType::f64 || t == DType::f32 || t == DType::bf16 || t == DType::f16 || t == DType::e4m3;
@@ -116,6 +120,9 @@ Status read_batch(const Attention& a, Use use, Problem& p) {
   } else {
     p.batch = a.q.shape[0];
   }
+  if (p.batch > kMostSequences)
+    return invalid("{}: {} sequences, expected at most {}", p.layout_q == Layout::packed ? "cu_seqlens_q" : "q",
+                   p.batch, kMostSequences);
   std::int64_t batch_k = a.k.shape[0];
   const char* batch_of = "k";
   if (p.layout_k == Layout::packed) {
@@ -368,6 +375,7 @@ Status make_problem(const Attention& args, Pass pass, Use use, Problem& p) {
   p = Problem{};
   p.args = args;
   p.pass = pass;
+  ONCHIP_RETURN_IF_ERROR(normalise(p.args));
   const Attention& a = p.args;
   ONCHIP_RETURN_IF_ERROR(check_options(a));
   ONCHIP_RETURN_IF_ERROR(read_query_shape(a, p));
