@@ -93,6 +93,11 @@ TEST(BadProblems, SizesOfZero) {
                  {"k: 0 heads"});
 }
 
+TEST(BadProblems, MoreSequencesThanCanBeLoopedOver) {
+  const FileContent many = {"F32", {std::int64_t{1} << 40, 0, 1, 1}, ""};
+  expect_refused({{"q", many}, {"k", many}, {"v", many}}, {"q: 1099511627776 sequences", "2147483647"});
+}
+
 TEST(BadProblems, PackedLengths) {
   for (const char* name : {"cu_seqlens_q", "cu_seqlens_k"}) {
     expect_refused(with(packed_tensors(), name, ints({1, 3, 5})), {name, "begins with 1"});
