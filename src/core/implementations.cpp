@@ -7,6 +7,7 @@ std::span<const Implementation* const> implementations() {
   static constexpr const Implementation* kList[] = {
       &cpu::kForward,
       &cpu::kStandardForward,
+      &cpu::kBackward,
       &cpu::kStandardBackward,
   };
   return kList;

@@ -5,6 +5,7 @@
 
 namespace onchip::cpu {
 
+extern const Implementation kBackward;
 extern const Implementation kStandardForward;
 extern const Implementation kStandardBackward;
 extern const Implementation kForward;

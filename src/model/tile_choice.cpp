@@ -12,6 +12,7 @@ constexpr double kRegisterBytesPerCycle = 64;  // two multiply-add units of 32 b
 constexpr double kL2BytesPerCycle = 32;
 constexpr double kL3BytesPerCycle = 16;
 constexpr double kMainMemoryBytesPerCycle = 8;
+constexpr double kTransposeCyclesPerElement = 2;  // bounds checks and address arithmetic of short rows included
 
 constexpr std::int64_t kMaxScratchBytes = 512 << 10;
 
@@ -28,6 +29,7 @@ struct Streaming {
   double staying_tile;       ///< rows
   double passing_tile;       ///< rows
   double passing_bytes;      ///< that one passing row brings along from afar, and takes back
+  double passing_cycles;     ///< to convert and transpose one passing row
   double staying_bytes;      ///< that one staying row moves in all
   double accumulator_bytes;  ///< of a staying row, read and written once for each passing tile
   double flops;              ///< for each pair
@@ -44,7 +46,8 @@ double cycles_per_row(const Streaming& s, int masked_edges, double passing_total
   const double steps = std::max(1.0, computed / s.passing_tile);
   const double far = passing_bytes_per_cycle(passing_total * s.passing_bytes, caches);
   const double flops_per_cycle = 2 * kRegisterBytesPerCycle / compute_bytes;
-  return computed * s.flops / flops_per_cycle + computed * s.passing_bytes / s.staying_tile / far +
+  return computed * s.flops / flops_per_cycle +
+         computed * (s.passing_bytes / far + s.passing_cycles) / s.staying_tile +
          s.staying_bytes / far + steps * 2 * s.accumulator_bytes / kL2BytesPerCycle;
 }
 
@@ -88,7 +91,7 @@ std::int64_t cpu_scratch_elements(Pass pass, std::int64_t tile_m, std::int64_t t
                                   std::int64_t head_dim_v) {
   const std::int64_t dims = head_dim + head_dim_v;
   if (pass == Pass::forward) return (tile_m + tile_n) * dims + tile_m * tile_n;
-  return tile_m * (dims + head_dim) + 2 * tile_n * dims + 2 * tile_m * tile_n;
+  return 2 * tile_m * dims + 2 * tile_n * dims + 2 * tile_m * tile_n;
 }
 
 std::int64_t cpu_scratch_budget(const CacheSizes& caches) { return std::min(caches.l2_bytes / 2, kMaxScratchBytes); }
@@ -106,6 +109,7 @@ double cpu_tile_cost(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t 
                          .staying_tile = m,
                          .passing_tile = n,
                          .passing_bytes = row_bytes,
+                         .passing_cycles = 0,
                          .staying_bytes = row_bytes,
                          .accumulator_bytes = dv * compute,
                          .flops = 2 * (d + dv)};
@@ -115,6 +119,7 @@ double cpu_tile_cost(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t 
                           .staying_tile = n,
                           .passing_tile = m,
                           .passing_bytes = row_bytes + 2 * d * compute,
+                          .passing_cycles = kTransposeCyclesPerElement * (d + dv),
                           .staying_bytes = 2 * row_bytes,
                           .accumulator_bytes = (d + dv) * compute,
                           .flops = 2 * (3 * d + 2 * dv)};

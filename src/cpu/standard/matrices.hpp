@@ -11,26 +11,13 @@
 #include "core/views.hpp"
 #include "core/workspace.hpp"
 #include "cpu/row_kernels.hpp"
+#include "cpu/row_order.hpp"
 #include "cpu/standard/gemm.hpp"
 
 namespace onchip::cpu {
 
 /// Rows of a matrix that one task works on. Fixed, so that results do not depend on the number of threads.
 inline constexpr std::int64_t kRowsPerTask = 256;
-
-/// Where a sequence's rows begin when those of all sequences are laid end to end, and how many there are in all.
-inline std::int64_t first_query_row(const Problem& p, const Sequence& s) {
-  return p.layout_q == Layout::packed ? s.begin_q : s.batch * p.max_seqlen_q;
-}
-inline std::int64_t first_key_row(const Problem& p, const Sequence& s) {
-  return p.layout_k == Layout::packed ? s.begin_k : s.batch * p.max_seqlen_k;
-}
-inline std::int64_t query_rows(const Problem& p) {
-  return p.layout_q == Layout::packed ? p.args.q.shape[0] : p.batch * p.max_seqlen_q;
-}
-inline std::int64_t key_rows(const Problem& p) {
-  return p.layout_k == Layout::packed ? p.args.k.shape[0] : p.batch * p.max_seqlen_k;
-}
 
 /// Calls body(sequence, head, begin, end, thread) for blocks of at most kRowsPerTask rows; `length` is Sequence's
 /// seqlen_q or seqlen_k, `longest` the largest of them.
