@@ -10,6 +10,9 @@
 #include <fstream>
 #include <system_error>
 
+#include "cpu/simd/targets.hpp"  // before Highway
+#include "hwy/targets.h"
+
 namespace onchip::cpu {
 namespace {
 
@@ -46,6 +49,13 @@ std::vector<CacheEntry> sysconf_cache_entries() {
   add(2, _SC_LEVEL2_CACHE_SIZE, _SC_LEVEL2_CACHE_LINESIZE);
   add(3, _SC_LEVEL3_CACHE_SIZE, _SC_LEVEL3_CACHE_LINESIZE);
   return entries;
+}
+
+/// Highway gives better targets lower bits.
+std::vector<std::string> isa_names(std::int64_t targets) {
+  std::vector<std::string> names;
+  for (; targets != 0; targets &= targets - 1) names.emplace_back(hwy::TargetName(targets & -targets));
+  return names;
 }
 
 model::CacheSizes detect_caches() {
@@ -125,6 +135,15 @@ CoreCount core_count() {
 
 std::int64_t memory_bytes() {
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+std::vector<std::string> supported_isas() { return isa_names(hwy::SupportedTargets()); }
+
+std::vector<std::string> compiled_isas() { return isa_names(HWY_TARGETS); }
+
+std::string chosen_isa() {
+  const std::vector<std::string> usable = isa_names(hwy::SupportedTargets() & HWY_TARGETS);
+  return usable.empty() ? "none" : usable.front();
 }
 
 }  // namespace onchip::cpu

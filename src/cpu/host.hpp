@@ -44,4 +44,10 @@ CoreCount core_count();
 /// Physical memory.
 std::int64_t memory_bytes();
 
+/// Vector instruction sets by Highway's names, best first: those this CPU has, and those the kernels are compiled for.
+/// The kernels run with the first that is in both.
+std::vector<std::string> supported_isas();
+std::vector<std::string> compiled_isas();
+std::string chosen_isa();
+
 }  // namespace onchip::cpu

@@ -178,8 +178,9 @@ Stream forward_stream(const Machine& machine, const AttentionShape& shape, const
   s.accumulator_row = dv * compute;
   s.staying_rows = static_cast<double>(tiling.tile_m);
   s.passing_tile = static_cast<double>(tiling.tile_n);
-  const double p_reads = block.p_in_registers ? 0 : dv / block.keys;
-  s.operand_bytes_per_pair = operand * ((d + dv) / block.queries + d / block.keys + p_reads);
+  const double keys = std::min(block.keys, static_cast<double>(tiling.tile_n));
+  const double p_reads = block.p_in_registers ? 0 : dv / keys;
+  s.operand_bytes_per_pair = operand * ((d + dv) / block.queries + d / keys + p_reads);
   s.tile_bytes_per_pair = compute * (d + dv) / block.queries;
   return s;
 }

@@ -11,5 +11,6 @@ namespace onchip::cli {
 void add_attend(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_explain(CLI::App& app);
+void add_traffic(CLI::App& app);
 
 }  // namespace onchip::cli

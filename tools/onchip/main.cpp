@@ -44,6 +44,7 @@ void add_commands(CLI::App& app) {
   cli::add_attend(app);
   cli::add_bench(app);
   cli::add_explain(app);
+  cli::add_traffic(app);
 }
 
 void flush_output() {

@@ -1,0 +1,32 @@
+#include "onchip/machine_option.hpp"
+
+#include <filesystem>
+
+#include "cpu/host.hpp"
+#include "cpu/measure.hpp"
+#include "model/machine_json.hpp"
+#include "onchip/input_error.hpp"
+#include "onchip/io/read_file.hpp"
+
+namespace onchip::cli {
+
+model::Machine machine_from_option(const std::string& value) {
+  if (value == kHostMachine) {
+    const int threads = cpu::core_count().usable;
+    return cpu::host_machine(threads, cpu::measure_peaks(threads));
+  }
+  if (const model::Machine* known = model::find_machine(value)) return *known;
+  if (!std::filesystem::exists(value)) {
+    std::string names;
+    for (const model::Machine& machine : model::known_machines()) names += machine.name + ", ";
+    refuse("--machine: '{}', expected {}{} or a JSON file", value, names, kHostMachine);
+  }
+  const FileBytes file = read_file(value, [](std::span<const std::byte>) { return std::size_t{0}; });
+  const std::string text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  model::Machine machine;
+  const Status status = model::machine_from_json(text, machine);
+  if (!status.ok()) refuse("{}: {}", value, status.message());
+  return machine;
+}
+
+}  // namespace onchip::cli
