@@ -41,7 +41,8 @@ TEST(TrafficCommand, MeasuredShapeOnH200) {
 TEST(TrafficCommand, EveryNamedMachineAndPass) {
   for (const char* machine : {"H200", "H100", "A100", "B200", "RTX4090", "RTX5090"})
     for (const char* pass : {"forward", "backward"}) {
-      const Json json = traffic_json({"--machine", machine, "--pass", pass, "--causal", "--dtype", "f16"});
+      const Json json =
+          traffic_json({"--machine", machine, "--pass", pass, "--causal", "--dtype", "f16", "--seqlen-q", "8192"});
       EXPECT_EQ(json["machine"]["name"], machine);
       EXPECT_EQ(json["pass"], pass);
       EXPECT_LT(main_memory(json["tiled"])["read_bytes"].get<double>(),
