@@ -6,7 +6,7 @@
 int main(void) {
   const int64_t shape[] = {1, 1, 1, 2}, lse_shape[] = {1, 1, 1};
   float o_first[] = {1, 10}, o_second[] = {3, 20}, o[2];
-  float lse_first = logf(1), lse_second = logf(3), lse;
+  float lse_first = logf(1), lse_second = logf(3), lse = 0;
   const onchip_tensor o_parts[] = {onchip_contiguous(o_first, ONCHIP_F32, 4, shape),
                                    onchip_contiguous(o_second, ONCHIP_F32, 4, shape)};
   const onchip_tensor lse_parts[] = {onchip_contiguous(&lse_first, ONCHIP_F32, 3, lse_shape),
