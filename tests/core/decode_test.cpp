@@ -15,6 +15,7 @@ using test::CacheLayout;
 using test::CacheScale;
 using test::DecodeOptions;
 using test::DecodeRig;
+using test::OwnedTensor;
 
 struct CacheKind {
   DType type, cache_type;
@@ -135,6 +136,34 @@ TEST(Decode, WithoutNewKeysItIsAttention) {
   const double from_decode = rig.output(1, 1, 2, 3);
   forward(d.attention);
   EXPECT_EQ(from_decode, rig.output(1, 1, 2, 3));
+}
+
+/// Whatever else the problem has, decode() is attention over the lengths with the new keys.
+TEST(Decode, IsAppendThenAttention) {
+  for (CacheLayout layout : {CacheLayout::batched, CacheLayout::paged}) {
+    DecodeOptions options;
+    options.layout = layout;
+    DecodeRig rig(options, {4, 0, 11});
+    rig.draw({3, 3, 3});
+    OwnedTensor bias(DType::f32, {1, 4, 3, DecodeRig::kCapacity}),
+        mask(DType::boolean, {3, 1, 3, DecodeRig::kCapacity});
+    OwnedTensor slopes(DType::f32, {4}), sink(DType::f32, {4});
+    for (std::int64_t i = 0; i < bias.count; ++i) bias.set(i, static_cast<double>(i % 13) / 5);
+    for (std::int64_t i = 0; i < mask.count; ++i) mask.memory[i] = std::byte{i % 7 != 3};
+    for (std::int64_t h = 0; h < 4; ++h) slopes.set(h, 0.1 * static_cast<double>(h)), sink.set(h, 0.5);
+    Decode d = rig.problem();
+    d.attention.bias = bias.view, d.attention.mask = mask.view;
+    d.attention.alibi_slopes = slopes.view, d.attention.sink = sink.view;
+    d.attention.softcap = 3, d.attention.window_left = 6;
+    decode(d);
+    OwnedTensor o(DType::f32, {3, 3, 4, options.head_dim_v}), lengths(DType::i32, {3});
+    for (std::int64_t b = 0; b < 3; ++b) lengths.int32()[b] = rig.lengths()[b] + 3;
+    Attention attention = d.attention;
+    attention.o = o.view, attention.seqused_k = lengths.view;
+    forward(attention);
+    for (std::int64_t i = 0; i < o.count; ++i)
+      ASSERT_EQ(o.get(i), static_cast<const float*>(d.attention.o.data)[i]) << "element " << i;
+  }
 }
 
 TEST(Decode, WorkspaceOfThePlanIsEnough) {
