@@ -16,6 +16,8 @@
 #define HWY_TARGET_INCLUDE "cpu/measure.cpp"
 #include "cpu/simd/targets.hpp"  // before Highway
 #include "hwy/foreach_target.h"
+//
+#include "cpu/simd/gemm-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -76,6 +78,12 @@ float read_all(const float* data, int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+/// What the products of the kernels keep in registers.
+model::RegisterBlock register_block() {
+  const auto lanes = static_cast<double>(vector_lanes<float>());
+  return {.queries = kPanelVectors * lanes, .keys = max_block_rows(kPanelVectors), .p_in_registers = false};
+}
+
 }  // namespace onchip::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -86,6 +94,7 @@ namespace {
 HWY_EXPORT(multiply_add_f32);
 HWY_EXPORT(multiply_add_f64);
 HWY_EXPORT(read_all);
+HWY_EXPORT(register_block);
 
 // One try is long enough to time, and short enough to end, now and then, before the system gives the core to others.
 using Clock = std::chrono::steady_clock;
@@ -205,7 +214,9 @@ model::CpuPeaks measure_peaks(int num_threads) {
 }
 
 model::Machine host_machine(int num_threads, const model::CpuPeaks& peaks) {
-  return model::cpu_machine(cpu_name(), num_threads, host_caches(), peaks);
+  model::Machine machine = model::cpu_machine(cpu_name(), num_threads, host_caches(), peaks);
+  machine.block = HWY_DYNAMIC_DISPATCH(register_block)();
+  return machine;
 }
 
 }  // namespace onchip::cpu

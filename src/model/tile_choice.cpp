@@ -46,8 +46,7 @@ double cycles_per_row(const Streaming& s, int masked_edges, double passing_total
   const double steps = std::max(1.0, computed / s.passing_tile);
   const double far = passing_bytes_per_cycle(passing_total * s.passing_bytes, caches);
   const double flops_per_cycle = 2 * kRegisterBytesPerCycle / compute_bytes;
-  return computed * s.flops / flops_per_cycle +
-         computed * (s.passing_bytes / far + s.passing_cycles) / s.staying_tile +
+  return computed * s.flops / flops_per_cycle + computed * (s.passing_bytes / far + s.passing_cycles) / s.staying_tile +
          s.staying_bytes / far + steps * 2 * s.accumulator_bytes / kL2BytesPerCycle;
 }
 
@@ -57,8 +56,8 @@ MaskRange mask_of(const CpuTileRequest& r) {
 
 std::int64_t largest_tile_n(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t budget_elements) {
   // The scratch is linear in tile_n.
-  const std::int64_t base = cpu_scratch_elements(r.pass, tile_m, 0, r.head_dim, r.head_dim_v);
-  const std::int64_t per_key = cpu_scratch_elements(r.pass, tile_m, 1, r.head_dim, r.head_dim_v) - base;
+  const std::int64_t base = cpu_scratch_elements(r.pass, tile_m, 0, r.head_dim, r.head_dim_v, r.granule_m);
+  const std::int64_t per_key = cpu_scratch_elements(r.pass, tile_m, 1, r.head_dim, r.head_dim_v, r.granule_m) - base;
   const std::int64_t fits = std::max<std::int64_t>(0, budget_elements - base) / per_key / r.granule_n * r.granule_n;
   return std::min(fits, round_up(r.seqlen_k, r.granule_n));
 }
@@ -88,10 +87,10 @@ CpuTileRequest cpu_tile_request(const Problem& problem, std::int64_t compute_byt
 }
 
 std::int64_t cpu_scratch_elements(Pass pass, std::int64_t tile_m, std::int64_t tile_n, std::int64_t head_dim,
-                                  std::int64_t head_dim_v) {
+                                  std::int64_t head_dim_v, std::int64_t panel) {
   const std::int64_t dims = head_dim + head_dim_v;
-  if (pass == Pass::forward) return (tile_m + tile_n) * dims + tile_m * tile_n;
-  return 2 * tile_m * dims + 2 * tile_n * dims + 2 * tile_m * tile_n;
+  if (pass == Pass::forward) return (tile_m + tile_n) * dims + std::min(panel, tile_m) * tile_n;
+  return 2 * (tile_m + tile_n) * dims + 2 * tile_m * tile_n;
 }
 
 std::int64_t cpu_scratch_budget(const CacheSizes& caches) { return std::min(caches.l2_bytes / 2, kMaxScratchBytes); }

@@ -24,7 +24,7 @@ struct CpuTileRequest {
   std::int64_t window_right = -1;
   std::int64_t element_bytes = 4;  ///< of a stored key, value or query
   std::int64_t compute_bytes = 4;  ///< of an element of scratch
-  std::int64_t granule_m = 16;     ///< tile_m is a multiple of this: vector lanes × vectors of the microkernel
+  std::int64_t granule_m = 16;     ///< tile_m is a multiple of this panel: vector lanes × vectors of the microkernel
   std::int64_t granule_n = 8;      ///< and tile_n of this
 };
 
@@ -32,10 +32,10 @@ struct CpuTileRequest {
 CpuTileRequest cpu_tile_request(const Problem& problem, std::int64_t compute_bytes, std::int64_t granule_m,
                                 std::int64_t granule_n);
 
-/// Elements of scratch that one thread works in. Forward: Q, O, K, V and S. Backward: Q and dO, each also transposed, K,
-/// V, dK, dV, P and dS.
+/// Elements of scratch that one thread works in. Forward: Q, O, K, V and the scores of one panel of rows. Backward: K, V,
+/// dK, dV, Q and dO twice, P and dS.
 std::int64_t cpu_scratch_elements(Pass pass, std::int64_t tile_m, std::int64_t tile_n, std::int64_t head_dim,
-                                  std::int64_t head_dim_v);
+                                  std::int64_t head_dim_v, std::int64_t panel);
 
 /// Scratch that a tile may fill: half of the L2 cache, and never more than 512 KiB.
 std::int64_t cpu_scratch_budget(const CacheSizes& caches);

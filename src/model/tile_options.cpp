@@ -40,8 +40,9 @@ OnChipRoom on_chip_room(const Machine& machine) {
 
 double on_chip_bytes(const Machine& machine, const AttentionShape& shape, const Tiling& tiling, Pass pass) {
   if (machine.kind == MachineKind::cpu)
-    return static_cast<double>(
-               cpu_scratch_elements(pass, tiling.tile_m, tiling.tile_n, shape.head_dim, shape.head_dim_v)) *
+    return static_cast<double>(cpu_scratch_elements(pass, tiling.tile_m, tiling.tile_n, shape.head_dim,
+                                                    shape.head_dim_v,
+                                                    static_cast<std::int64_t>(machine.block.queries))) *
            compute_size(shape);
   const auto m = static_cast<double>(tiling.tile_m), n = static_cast<double>(tiling.tile_n);
   const auto d = static_cast<double>(shape.head_dim), dv = static_cast<double>(shape.head_dim_v);

@@ -90,6 +90,7 @@ struct Stream {
   double passing_unique;  ///< all that passes, each byte once
   double summed_row;      ///< read and written back for each passing row: dQ
   double summed_unique;
+  double summed_copies;
   double staying_read, staying_written;
   double accumulator_row;  ///< read and written by the tile level for each staying row and step
   double staying_rows, passing_tile;
@@ -117,14 +118,15 @@ void count_near_levels(const Machine& machine, const AttentionShape& shape, cons
   tile.write_bytes += accumulators + rows_in * compute / size(shape.kv_dtype);
 }
 
-/// dQ, summed in the accumulators' type over all blocks: a GPU keeps all of it until the end, a CPU that of the heads
-/// at work.
+/// dQ, summed in the accumulators' type over all blocks, in a copy for each split: a GPU keeps all of it until the end,
+/// a CPU that of the heads at work.
 void count_summed_rows(const Machine& machine, const Stream& s, double again, LevelTraffic& memory) {
   const double heads_kept =
       machine.kind == MachineKind::gpu ? s.kv_heads : std::min(s.kv_heads, static_cast<double>(machine.units));
-  if (heads_kept * s.summed_unique / s.kv_heads <= machine.reuse_capacity()) return;
-  memory.read_bytes += again * s.summed_unique;
-  memory.write_bytes += again * s.summed_unique;
+  if (heads_kept / s.kv_heads * s.summed_copies * s.summed_unique <= machine.reuse_capacity()) return;
+  const double bytes = std::max(again, s.summed_copies) * s.summed_unique;
+  memory.read_bytes += bytes;
+  memory.write_bytes += bytes;
 }
 
 void count_far_levels(const Machine& machine, const AttentionShape& shape, const Stream& s, Traffic& t) {
@@ -196,6 +198,7 @@ Stream backward_stream(const Machine& machine, const AttentionShape& shape, cons
   s.passing_row = d * size(shape.dtype) + dv * size(output_dtype(shape.dtype)) + 2 * compute;
   s.summed_row = d * compute;
   s.summed_unique = rows * s.summed_row;
+  s.summed_copies = static_cast<double>(tiling.num_splits);
   s.passing_unique = rows * s.passing_row;
   // Besides K, V, dK and dV: O and dO are read once for the row sums, and dQ is written in its own type at the end.
   const double kv = static_cast<double>(shape.batch * shape.num_heads_kv * shape.seqlen_k) * shape.key_bytes();
@@ -224,7 +227,7 @@ Traffic tiled_traffic(const Machine& machine, const AttentionShape& shape, const
   if (pass == Pass::forward)
     count_splits(machine, shape, tiling, t);
   else
-    t.extra_bytes += shape.q_bytes() / size(shape.dtype) * compute_size(shape) + shape.lse_bytes();
+    t.extra_bytes += s.summed_copies * s.summed_unique + shape.lse_bytes();  // dQ and the row sums
   return t;
 }
 

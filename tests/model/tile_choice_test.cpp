@@ -34,7 +34,7 @@ void for_grid(Body&& body) {
 }
 
 std::int64_t scratch_bytes(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t tile_n) {
-  return cpu_scratch_elements(r.pass, tile_m, tile_n, r.head_dim, r.head_dim_v) * r.compute_bytes;
+  return cpu_scratch_elements(r.pass, tile_m, tile_n, r.head_dim, r.head_dim_v, r.granule_m) * r.compute_bytes;
 }
 
 TEST(TileChoice, FitsTheScratchUnlessOneGranuleDoesNot) {
@@ -126,8 +126,9 @@ TEST(TileChoice, EmptyProblemsGetOneGranule) {
 }
 
 TEST(TileChoice, ScratchCountsEveryBuffer) {
-  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 16, 8, 3, 5), (16 + 8) * 8 + 16 * 8);
-  EXPECT_EQ(cpu_scratch_elements(Pass::backward, 16, 8, 3, 5), 2 * 16 * 8 + 2 * 8 * 8 + 2 * 16 * 8);
+  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 48, 10, 3, 5, 24), (48 + 10) * 8 + 24 * 10);
+  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 16, 10, 3, 5, 24), (16 + 10) * 8 + 16 * 10);
+  EXPECT_EQ(cpu_scratch_elements(Pass::backward, 16, 8, 3, 5, 16), 2 * 16 * 8 + 2 * 8 * 8 + 2 * 16 * 8);
   EXPECT_EQ(cpu_scratch_budget(kZen3), 256 << 10);
   EXPECT_EQ(cpu_scratch_budget(kNoL3), 512 << 10);
 }

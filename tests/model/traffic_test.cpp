@@ -166,6 +166,16 @@ TEST(TiledTraffic, HandComputedBackward) {
   EXPECT_EQ(t.levels[1].read_bytes, passing + staying + 2 * 32);  // dq: read for each block and at the end
 }
 
+TEST(TiledTraffic, CopiesOfDqLeaveTheCacheTogether) {
+  // dQ has 32 bytes; four copies do not fit a cache of 100 bytes, one does. Queries pass once in any case.
+  const Machine machine = small_machine(100);
+  const auto backward = [&](std::int64_t splits) {
+    return tiled_traffic(machine, small_shape(), {.tile_m = 2, .tile_n = 8, .num_splits = splits}, Pass::backward);
+  };
+  EXPECT_DOUBLE_EQ(backward(4).main_memory().total() - backward(1).main_memory().total(), 2 * 4 * 32);
+  EXPECT_EQ(backward(4).extra_bytes - backward(1).extra_bytes, 3 * 32);
+}
+
 TEST(TiledTraffic, StoresOfACpuFirstReadTheirLines) {
   Machine machine = small_machine();
   const double before = tiled_traffic(machine, small_shape(), {}, Pass::forward).main_memory().read_bytes;
