@@ -25,13 +25,14 @@ namespace onchip::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Twelve chains hide the latency of two units and leave room for their factors in sixteen registers. They are named
-/// one by one because SVE vectors cannot be array elements.
+/// one by one because SVE vectors cannot be array elements, and start apart because a compiler makes one of equal ones.
 template <typename T>
 T multiply_add(int64_t rounds, T factor_value, T term_value, int64_t* flops) {
   const hn::ScalableTag<T> d;
   const auto factor = hn::Set(d, factor_value), term = hn::Set(d, term_value);
-  auto c0 = term, c1 = term, c2 = term, c3 = term, c4 = term, c5 = term;
-  auto c6 = term, c7 = term, c8 = term, c9 = term, c10 = term, c11 = term;
+  auto c0 = hn::Iota(d, T(0)), c1 = hn::Iota(d, T(1)), c2 = hn::Iota(d, T(2)), c3 = hn::Iota(d, T(3));
+  auto c4 = hn::Iota(d, T(4)), c5 = hn::Iota(d, T(5)), c6 = hn::Iota(d, T(6)), c7 = hn::Iota(d, T(7));
+  auto c8 = hn::Iota(d, T(8)), c9 = hn::Iota(d, T(9)), c10 = hn::Iota(d, T(10)), c11 = hn::Iota(d, T(11));
   for (int64_t i = 0; i < rounds; ++i) {
     c0 = hn::MulAdd(c0, factor, term);
     c1 = hn::MulAdd(c1, factor, term);
