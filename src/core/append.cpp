@@ -57,7 +57,7 @@ template <typename Real>
 void load_angles(const Rotary& rotary, std::int64_t position, const RowBuffers<Real>& buffers) {
   const auto load = [&](const Tensor& table, Real* dst) {
     const std::int64_t offset = position * table.stride[0] * static_cast<std::int64_t>(size_of(table.dtype));
-    load_row(table.dtype, static_cast<const std::byte*>(table.data) + offset, table.shape[1], dst);
+    load_row(table.dtype, static_cast<const std::byte*>(table.data) + offset, table.shape[1], Real(1), dst);
   };
   load(rotary.cos, buffers.cos);
   load(rotary.sin, buffers.sin);
@@ -126,7 +126,7 @@ void rotate_queries_as(const DecodeProblem& p, const Tensor& rotated, std::byte*
     const RowBuffers<Real> buffers = buffers_of<Real>(p, scratch, thread);
     load_angles(p.args.rotary, i + sequence.mask.shift, buffers);
     for (std::int64_t head = 0; head < p.after.num_heads_q; ++head) {
-      load_row(q.dtype, source.at(sequence, i, head), p.after.head_dim, buffers.row);
+      load_row(q.dtype, source.at(sequence, i, head), p.after.head_dim, Real(1), buffers.row);
       rotate(p.args.rotary, buffers);
       store_row(q.dtype, buffers.row, p.after.head_dim, target.at(sequence, i, head));
     }
@@ -148,10 +148,10 @@ void append_as(const DecodeProblem& p, std::byte* scratch) {
     const std::int64_t j = sequence.seqlen_k + i;
     if (p.rotates()) load_angles(p.args.rotary, j, buffers);
     for (std::int64_t head = 0; head < p.before.num_heads_kv; ++head) {
-      load_row(p.args.k_new.dtype, k_source.at(sequence, i, head), k_cache.size(), buffers.row);
+      load_row(p.args.k_new.dtype, k_source.at(sequence, i, head), k_cache.size(), Real(1), buffers.row);
       if (p.rotates()) rotate(p.args.rotary, buffers);
       k_cache.store(sequence, j, head, buffers.row);
-      load_row(p.args.v_new.dtype, v_source.at(sequence, i, head), v_cache.size(), buffers.row);
+      load_row(p.args.v_new.dtype, v_source.at(sequence, i, head), v_cache.size(), Real(1), buffers.row);
       v_cache.store(sequence, j, head, buffers.row);
     }
   };

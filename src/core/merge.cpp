@@ -8,6 +8,7 @@
 #include "core/rows.hpp"
 #include "core/softmax_state.hpp"
 #include "core/threads.hpp"
+#include "core/workspace.hpp"
 
 namespace onchip {
 namespace {
@@ -116,15 +117,15 @@ void merge_row(std::span<const Tensor> o_parts, std::span<const Tensor> lse_part
   const std::int64_t head_dim = o.shape[o.rank - 1];
   for (std::int64_t begin = 0; begin < head_dim; begin += kChunk) {
     const std::int64_t size = std::min(kChunk, head_dim - begin);
-    std::array<Real, kChunk> sum{};
-    std::array<Real, kChunk> values;
+    alignas(kCacheLine) std::array<Real, kChunk> sum{};
+    alignas(kCacheLine) std::array<Real, kChunk> weighted;
     for (std::size_t i = 0; i < o_parts.size(); ++i) {
       const Real part_lse = lse_value<Real>(lse_parts[i], row);
       if (SoftmaxState<Real>::is_empty(part_lse)) continue;
-      const Real weight = state.weight(part_lse);
       const DType type = o_parts[i].dtype;
-      load_row(type, o_row(o_parts[i], row) + begin * static_cast<std::int64_t>(size_of(type)), size, values.data());
-      for (std::int64_t d = 0; d < size; ++d) sum[d] += weight * values[d];
+      const std::byte* part = o_row(o_parts[i], row) + begin * static_cast<std::int64_t>(size_of(type));
+      load_row(type, part, size, state.weight(part_lse), weighted.data());
+      for (std::int64_t d = 0; d < size; ++d) sum[d] += weighted[d];
     }
     store_row(o.dtype, sum.data(), size, o_row(o, row) + begin * static_cast<std::int64_t>(size_of(o.dtype)));
   }

@@ -31,9 +31,10 @@ const std::vector<Arrow>& arrows() {
 /// Conversions of one value, pure and without state: the command line shares the header rather than repeat it.
 constexpr std::string_view kSharedWithTools = "core/number_format.hpp";
 
-/// What core sees of the backends: the list of implementations and the facts about the machine.
+/// What core sees of the backends: the list of implementations, the facts about the machine, vectorised conversion.
 const std::set<std::string>& backend_doors() {
-  static const std::set<std::string> doors{"cpu/implementations.hpp", "cuda/implementations.hpp", "cpu/host.hpp"};
+  static const std::set<std::string> doors{"cpu/implementations.hpp", "cuda/implementations.hpp", "cpu/host.hpp",
+                                           "cpu/row_kernels.hpp"};
   return doors;
 }
 
