@@ -201,7 +201,7 @@ TEST_F(Attend, BenchWritesATableAndJson) {
                   "standard", "--backward", "--causal", "--seconds", "0.01", "--dtype", "f32,bf16", "--json", json});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "") << "no progress bar without a terminal";
-  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 1 + 2 * 2 * 2);
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 2 + 2 * 2 * 2);
   const auto rows = nlohmann::json::parse(read_text(json))["rows"];
   ASSERT_EQ(rows.size(), 8u);
   for (const auto& row : rows) EXPECT_GT(row["gflop_per_second"].get<double>(), 0);

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "cpu/host.hpp"
+#include "cpu/measure.hpp"
 #include "onchip/attention_options.hpp"
 #include "onchip/commands.hpp"
 #include "onchip/input_error.hpp"
@@ -18,7 +20,8 @@ namespace {
 constexpr const char* kFooter =
     "Every backend of a shape runs in turns with the others, on the same random normal inputs, after one warm-up. The\n"
     "spread is the distance of the quartiles over the median. GFLOP/s counts 2·(D + Dv) operations a visible pair of\n"
-    "query and key going forward and 2.5 times that backward; GB/s is predicted main memory traffic over time.\n"
+    "query and key going forward and 2.5 times that backward; GB/s is predicted main memory traffic over time. Both\n"
+    "stand beside their share of what this machine's multiply-adds and reads reached in the same run.\n"
     "Examples\n"
     "  onchip bench\n"
     "  onchip bench --seqlen 1024,4096 --head-dim 128 --dtype f32,bf16 --causal --backward\n"
@@ -116,23 +119,31 @@ class Case {
   ShapedProblem shaped_;
 };
 
+BenchPeaks measure_peaks(const Options& options) {
+  const int threads = options.attention.num_threads > 0 ? options.attention.num_threads : cpu::core_count().usable;
+  return {threads, cpu::measure_peaks(threads)};
+}
+
 void bench(const Options& options) {
   if (!options.json.empty()) check_writable_path(options.json);
   const std::vector<Shape> shapes = grid(options);
   std::vector<BenchRow> all;
-  Progress progress(shapes.size());
-  std::fputs(bench_table_header().c_str(), stdout);
+  Progress progress(shapes.size() + 1);
+  progress.step("the machine's peaks");
+  const BenchPeaks peaks = measure_peaks(options);
+  progress.clear();
+  std::fputs(bench_table_header(peaks).c_str(), stdout);
   for (const Shape& shape : shapes) {
     progress.step(fmt::format("{} D {} S {}", onchip::name(shape.dtype), shape.head_dim, shape.seqlen_k));
     const std::vector<BenchRow> rows = Case(options, shape).run();
     progress.clear();
-    for (const BenchRow& row : rows) std::fputs(bench_table_row(row).c_str(), stdout);
+    for (const BenchRow& row : rows) std::fputs(bench_table_row(row, peaks).c_str(), stdout);
     std::fflush(stdout);
     all.insert(all.end(), rows.begin(), rows.end());
   }
   if (options.json.empty()) return;
   OutputFile file(options.json);
-  const std::string text = bench_json(all);
+  const std::string text = bench_json(all, peaks);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "model/machine.hpp"
 #include "onchip/measure.hpp"
 #include "onchip/onchip.hpp"
 #include "onchip/shape_options.hpp"
@@ -21,8 +22,15 @@ struct BenchRow {
   Timing timing;
 };
 
-std::string bench_table_header();
-std::string bench_table_row(const BenchRow& row);
-std::string bench_json(const std::vector<BenchRow>& rows);
+/// What the machine gave at its best in the same run, with the same number of threads.
+struct BenchPeaks {
+  int num_threads = 1;
+  model::CpuPeaks measured;
+};
+
+/// A line about the peaks and the names of the columns.
+std::string bench_table_header(const BenchPeaks& peaks);
+std::string bench_table_row(const BenchRow& row, const BenchPeaks& peaks);
+std::string bench_json(const std::vector<BenchRow>& rows, const BenchPeaks& peaks);
 
 }  // namespace onchip::cli

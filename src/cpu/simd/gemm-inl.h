@@ -153,7 +153,8 @@ HWY_INLINE void gemm(GemmStart start, int64_t rows, int64_t lanes, int64_t depth
     GemmOperands<T> op = operands;
     op.b += lane;
     op.c += lane;
-    if (op.factor != nullptr) op.factor += lane;
+    // Where there is no factor it is not read, but its address is still moved on, which null may not be.
+    op.factor = operands.factor != nullptr ? operands.factor + lane : op.b;
     const int64_t left = lanes - lane;
     if (left >= 3 * vector) {
       gemm_rows<max_block_rows(3), 3>(start, rows, depth, op);
