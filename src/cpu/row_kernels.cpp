@@ -47,14 +47,10 @@ void add(const T* row, int64_t n, T* acc) {
 
 template <typename T>
 T dot(const T* a, const T* b, int64_t n) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const hn::CappedTag<T, 1> d;
   auto sum = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  T rest = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < n; ++i) rest += a[i] * b[i];
-  return rest;
+  for (int64_t i = 0; i < n; ++i) sum = hn::MulAdd(hn::Set(d, a[i]), hn::Set(d, b[i]), sum);
+  return hn::GetLane(sum);
 }
 
 /// Scores of the keys from j on, one in each lane; `hidden` tells which do not count. With a softcap, `t` is its tanh.

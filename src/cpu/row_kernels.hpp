@@ -38,6 +38,8 @@ struct RowKernels {
   bool (*finite)(const T* row, std::int64_t n);
   /// acc[0, n) += row[0, n)
   void (*add)(const T* row, std::int64_t n, T* acc);
+  /// Σ a[i]·b[i], one term after the other, as matrix products sum: where probability is all on one key, delta and dP
+  /// are then equal to the last bit, and their difference is the 0 that it should be.
   T (*dot)(const T* a, const T* b, std::int64_t n);
 
   /// In scratch s[0, n): products become probabilities, 0 for hidden keys. `sink` is −∞ for none. Returns lse.

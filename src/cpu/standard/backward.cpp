@@ -102,7 +102,9 @@ class StandardBackward {
       T* output = block(thread);
       kernels.load(args_.o.dtype, outputs.at(s, i, head), problem_.head_dim_v, T{1}, output);
       const T* dout = query_matrix(dout_, s, head) + i * dout_.row_stride();
-      delta_[row_index(s, head, i)] = kernels.dot(dout, output, problem_.head_dim_v);
+      const std::int64_t half = first_part<T>(dout_.columns());
+      delta_[row_index(s, head, i)] = kernels.dot(output, dout, half) +
+                                      kernels.dot(output + half, dout + half, dout_.columns() - half);
       lse_[row_index(s, head, i)] = *reinterpret_cast<const T*>(lse_rows.at(s, i, head));
     }
   }

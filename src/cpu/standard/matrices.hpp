@@ -141,14 +141,19 @@ class ScoreMatrices {
   T* data_;
 };
 
+/// Dot products in float are sums of two halves, of which this is the length of the first: where logits are in the
+/// hundreds one long chain of roundings costs probabilities more than the 2e-5 that they are held to.
+template <typename T>
+std::int64_t first_part(std::int64_t depth) {
+  return sizeof(T) == sizeof(float) ? depth / 2 : 0;
+}
+
 /// scores[i][j] = rows_i·keys_j for queries begin…end−1 and all keys of a sequence; `rows` and `keys` are its matrices.
-/// In float the dot products are sums of two halves: where logits are in the hundreds one long chain of roundings
-/// costs probabilities more than the 2e-5 that they are held to.
 template <typename T>
 void multiply_scores(const Sequence& s, std::int64_t begin, std::int64_t end, std::int64_t depth, const T* rows,
                      const T* keys, std::int64_t operand_stride, T* scores) {
   const std::int64_t stride = ScoreMatrices<T>::row_stride(s);
-  const std::int64_t half = sizeof(T) == sizeof(float) ? depth / 2 : 0;
+  const std::int64_t half = first_part<T>(depth);
   const auto add_product = [&](std::int64_t first, std::int64_t count) {
     multiply<T>(end - begin, s.seqlen_k, count, {rows + begin * operand_stride + first, operand_stride},
                 {keys + first, operand_stride, Transposed::yes}, first > 0, scores + begin * stride, stride);
