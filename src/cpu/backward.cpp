@@ -1,296 +1,126 @@
-// Tiled backward attention: cuts the problem into tiles of keys and hands groups of them to threads, longest first.
-//
-// A task owns the tiles t ≡ split (mod num_splits) of one sequence and KV head: their rows of dk and dv, and a copy of
-// dq for the split. So nothing is added to by two threads, and every sum has one order: copies of dq are summed split by
-// split at the end. The number of splits comes from the problem, never from the number of threads.
-//
-// Where dbias is summed over sequences or heads, a task goes through all that share it, for its tiles: those are columns
-// of dbias that no other task touches.
+// cpu_backward: tiled attention gradients in the type that the problem computes in, or in double where its logits ask for
+// that.
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <utility>
 
-#include "core/threads.hpp"
-#include "cpu/backward_kernel.hpp"
-#include "cpu/host.hpp"
+#include "cpu/forward_in_double.hpp"
 #include "cpu/implementations.hpp"
-#include "cpu/row_gradients.hpp"
-#include "cpu/row_order.hpp"
-#include "model/tile_choice.hpp"
+#include "cpu/tiled_backward.hpp"
 
 namespace onchip::cpu {
 namespace {
 
-/// Sequence lengths the tile is chosen for, before it is cut to size. The problem's own may be unknown when it is planned,
-/// and workspace must not grow when they become known.
-constexpr std::int64_t kNominalLength = 4096;
-constexpr std::int64_t kKeyGranule = 8;
+/// Where an lse is beyond this, f32 logits and lse leave gradients of f32 inputs with fewer digits than they are held to.
+constexpr double kLargestLse = 64;
 
-/// Tasks that a problem is cut into at least, as far as it has tiles and copies of dq stay below kMostSplitBytes.
-constexpr std::int64_t kEnoughTasks = 16;
-constexpr std::int64_t kMostSplitBytes = std::int64_t{48} << 20;
-
-constexpr std::int64_t kRowsPerStep = 256;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-/// Sequences and KV heads that a task goes through: one each, or all where dbias is summed over them.
-struct Groups {
-  std::int64_t sequences, heads;  // number of groups
-
-  explicit Groups(const Problem& p)
-      : sequences(p.args.dbias.present() ? p.args.dbias.shape[0] : p.batch),
-        heads(p.args.dbias.present() && p.args.dbias.shape[1] == 1 ? 1 : p.num_heads_kv) {}
-};
-
-struct Task {
-  double work;  // pairs of row and key
-  std::int32_t sequence_group, head_group, split;
-};
-
-template <typename T>
-TileConfig choose_tile(const Problem& problem) {
-  const BackwardShape shape = backward_shape<T>();
-  model::CpuTileRequest request = model::cpu_tile_request(problem, sizeof(T), shape.panel_lanes, kKeyGranule);
-  request.seqlen_q = request.seqlen_k = kNominalLength;
-  TileConfig tile = model::choose_cpu_tile(request, host_caches());
-  const std::int64_t rows = std::max<std::int64_t>(1, problem.max_seqlen_q * problem.heads_per_kv());
-  const std::int64_t keys = std::max<std::int64_t>(1, problem.max_seqlen_k);
-  tile.tile_m = std::min(tile.tile_m, ceil_div(rows, shape.vector_lanes) * shape.vector_lanes);
-  tile.tile_n = std::min(tile.tile_n, ceil_div(keys, kKeyGranule) * kKeyGranule);
-  const Groups groups(problem);
-  const std::int64_t tasks = std::max<std::int64_t>(1, groups.sequences * groups.heads);
-  const std::int64_t copy_bytes = query_rows(problem) * problem.num_heads_q * padded<T>(problem.head_dim) *
-                                  static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t affordable = kMostSplitBytes / std::max<std::int64_t>(1, copy_bytes);
-  tile.num_splits = std::clamp<std::int64_t>(std::min(ceil_div(kEnoughTasks, tasks), affordable), 1,
-                                             ceil_div(keys, tile.tile_n));
-  return tile;
+double largest_lse(const Problem& problem) {
+  const LseRows rows(problem, problem.args.lse);
+  double largest = 0;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    const Sequence s = problem.sequence(b);
+    for (std::int64_t head = 0; head < problem.num_heads_q; ++head)
+      for (std::int64_t i = 0; i < s.seqlen_q; ++i) {
+        const double lse = load_element(problem.args.lse.dtype, rows.at(s, i, head), 0);
+        if (std::isfinite(lse)) largest = std::max(largest, std::abs(lse));
+      }
+  }
+  return largest;
 }
 
-template <typename T>
-class TiledBackward {
+/// The same gradients from a forward pass that is repeated in double, and computed in double.
+class BackwardInDouble {
  public:
-  TiledBackward(const Problem& problem, const TileConfig& tile, int threads, WorkspaceCursor& cursor)
-      : problem_(problem),
-        args_(problem.args),
-        tile_(tile),
-        threads_(threads),
-        groups_(problem),
-        packed_rows_(query_rows(problem) * problem.num_heads_q),
-        dq_stride_(padded<T>(problem.head_dim)),
-        dbias_stride_(padded<T>(tile.tile_n)),
-        rows_{take_rows(cursor), take_rows(cursor), take_rows(cursor)},
-        dk_(problem, problem.args.dk, cursor),
-        dv_(problem, problem.args.dv, cursor),
-        users_(problem, cursor),
-        dq_(cursor.take<T>(args_.dq.present() ? size(tile.num_splits * packed_rows_ * dq_stride_) : 0)),
-        dbias_(cursor.take<T>(size(threads * dbias_elements()))),
-        tasks_(cursor.take<Task>(size(num_tasks()))),
-        scratch_bytes_(backward_scratch_bytes<T>(problem, tile)),
-        scratch_(cursor.take<std::byte>(scratch_bytes_ * size(threads))) {}
+  BackwardInDouble(const Problem& problem, WorkspaceCursor& cursor) : problem_(problem) {
+    const Tensor& q = problem.args.q;
+    Tensor& o = problem_.args.o;
+    Tensor& lse = problem_.args.lse;
+    o = lse = Tensor{};
+    o.rank = q.rank;
+    o.shape = q.shape;
+    o.shape[q.rank - 1] = problem.head_dim_v;
+    lse.rank = q.rank - 1;
+    if (problem.layout_q == Layout::packed)
+      lse.shape = {problem.num_heads_q, q.shape[0]};
+    else
+      lse.shape = {q.shape[0], problem.num_heads_q, q.shape[1]};
+    place(o, cursor);
+    place(lse, cursor);
+  }
 
-  std::int64_t num_tasks() const { return groups_.sequences * groups_.heads * tile_.num_splits; }
+  /// Workspace beside o and lse: the two passes take turns.
+  std::size_t pass_bytes() const {
+    WorkspaceCursor cursor;
+    TiledBackward<double>(problem_, choose_backward_tile<double>(problem_), problem_.num_threads, cursor);
+    return std::max(cursor.used_bytes(), forward_in_double_bytes(as_forward()));
+  }
 
-  void run() const {
-    prepare();
-    const std::int64_t count = make_tasks();
-    parallel_tasks(count, threads_, [this](std::int64_t task, int thread) { run_task(tasks_[task], thread); });
-    if (args_.dq.present()) for_each_step([this](auto&&... step) { write_dq(step...); });
-    users_.find(problem_);
-    dk_.finish(users_, threads_, row_scratch());
-    dv_.finish(users_, threads_, row_scratch());
-    const LseRows lse(problem_, args_.lse);
-    write_sink_gradient(problem_, threads_, [&](const Sequence& s, std::int64_t head, std::int64_t i) {
-      const std::int64_t group = problem_.heads_per_kv();
-      const std::int64_t row = first_packed_row(problem_, s, head / group) + i * group + head % group;
-      return std::pair<double, double>(*reinterpret_cast<const T*>(lse.at(s, i, head)), rows_.delta[row]);
-    });
+  Status run(std::span<std::byte> workspace) const {
+    ONCHIP_RETURN_IF_ERROR(forward_in_double(as_forward(), workspace));
+    WorkspaceCursor cursor(workspace);
+    TiledBackward<double>(problem_, choose_backward_tile<double>(problem_), problem_.num_threads, cursor).run();
+    return {};
   }
 
  private:
-  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-
-  /// Whole vectors are read from any row on.
-  T* take_rows(WorkspaceCursor& cursor) const { return cursor.take<T>(size(packed_rows_ + padded<T>(1))); }
-
-  std::int64_t dbias_heads() const { return args_.dbias.shape[1] == 1 ? 1 : problem_.heads_per_kv(); }
-  std::int64_t dbias_elements() const {
-    return args_.dbias.present() ? dbias_heads() * problem_.max_seqlen_q * dbias_stride_ : 0;
-  }
-  std::byte* scratch(int thread) const { return scratch_ + scratch_bytes_ * size(thread); }
-  /// A row for each thread.
-  T* row_scratch() const { return reinterpret_cast<T*>(scratch_); }
-
-  /// Calls body(sequence, kv_head, first_row, end_row, thread) for steps of packed rows.
-  template <typename Body>
-  void for_each_step(const Body& body) const {
-    const std::int64_t steps = ceil_div(problem_.max_seqlen_q * problem_.heads_per_kv(), kRowsPerStep);
-    parallel_tasks(problem_.batch * problem_.num_heads_kv * steps, threads_, [&](std::int64_t task, int thread) {
-      const Sequence s = problem_.sequence(task / (problem_.num_heads_kv * steps));
-      const std::int64_t rows = s.seqlen_q * problem_.heads_per_kv(), first = task % steps * kRowsPerStep;
-      const std::int64_t end = std::min(rows, first + kRowsPerStep);
-      if (first < end) body(s, task / steps % problem_.num_heads_kv, first, end, thread);
-    });
-  }
-
-  void prepare() const {
-    if (args_.dbias.present()) clear_tensor(args_.dbias, threads_);
-    dk_.start(threads_);
-    dv_.start(threads_);
-    for_each_step([this](auto&&... step) { prepare_rows(step...); });
-  }
-
-  void prepare_rows(const Sequence& s, std::int64_t kv_head, std::int64_t first, std::int64_t end, int thread) const {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const RowKernels<T>& kernels = row_kernels<T>();
-    const QueryRows o_rows(problem_, args_.o), dout_rows(problem_, args_.dout);
-    const LseRows lse_rows(problem_, args_.lse);
-    const std::int64_t base = first_packed_row(problem_, s, kv_head), group = problem_.heads_per_kv();
-    T* o = reinterpret_cast<T*>(scratch(thread));
-    T* dout = o + padded<T>(problem_.head_dim_v);
-    for (std::int64_t row = first; row < end; ++row) {
-      const std::int64_t i = row / group, head = kv_head * group + row % group;
-      const T lse = *reinterpret_cast<const T*>(lse_rows.at(s, i, head));
-      T& rounded = rows_.lse_log2[base + row];
-      T& rest = rows_.lse_log2_rest[base + row];
-      T& delta = rows_.delta[base + row];
-      rest = delta = 0;
-      if (lse == -kInfinity) {
-        rounded = static_cast<T>(kInfinity);
-        continue;
-      }
-      const double lse_log2 = static_cast<double>(lse) * kLog2E;
-      rounded = lse == kInfinity ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(lse_log2);
-      if (std::isfinite(rounded)) rest = static_cast<T>(lse_log2 - static_cast<double>(rounded));
-      kernels.load(args_.o.dtype, o_rows.at(s, i, head), problem_.head_dim_v, T{1}, o);
-      kernels.load(args_.dout.dtype, dout_rows.at(s, i, head), problem_.head_dim_v, T{1}, dout);
-      delta = kernels.dot(o, dout, problem_.head_dim_v);
+  /// Makes it a row-major f64 tensor in the workspace.
+  static void place(Tensor& tensor, WorkspaceCursor& cursor) {
+    tensor.dtype = DType::f64;
+    std::int64_t elements = 1;
+    for (int d = tensor.rank - 1; d >= 0; --d) {
+      tensor.stride[d] = elements;
+      elements *= tensor.shape[d];
     }
-    if (!args_.dq.present()) return;
-    for (std::int64_t split = 0; split < tile_.num_splits; ++split)
-      std::fill(dq(split) + (base + first) * dq_stride_, dq(split) + (base + end) * dq_stride_, T{0});
+    tensor.data = cursor.take<double>(static_cast<std::size_t>(elements));
   }
 
-  T* dq(std::int64_t split) const { return dq_ + split * packed_rows_ * dq_stride_; }
-
-  template <typename Body>
-  void for_each_member(const Task& task, const Body& body) const {
-    const bool all_sequences = groups_.sequences != problem_.batch, all_heads = groups_.heads != problem_.num_heads_kv;
-    for (std::int64_t b = all_sequences ? 0 : task.sequence_group; b < problem_.batch; ++b) {
-      const Sequence s = problem_.sequence(b);
-      for (std::int64_t h = all_heads ? 0 : task.head_group; h < problem_.num_heads_kv; ++h) {
-        body(s, h);
-        if (!all_heads) break;
-      }
-      if (!all_sequences) break;
-    }
+  Problem as_forward() const {
+    Problem forward = problem_;
+    forward.pass = Pass::forward;
+    return forward;
   }
 
-  /// Fills tasks_, longest first, and returns how many there are.
-  std::int64_t make_tasks() const {
-    std::int64_t count = 0;
-    for (std::int32_t b = 0; b < groups_.sequences; ++b)
-      for (std::int32_t h = 0; h < groups_.heads; ++h) {
-        Task task{0, b, h, 0};
-        for_each_member(task, [&](const Sequence& s, std::int64_t) {
-          task.work += static_cast<double>(s.seqlen_q) * static_cast<double>(s.seqlen_k);
-        });
-        for (; task.split < tile_.num_splits; ++task.split) tasks_[count++] = task;
-      }
-    std::stable_sort(tasks_, tasks_ + count, [](const Task& a, const Task& b) { return a.work > b.work; });
-    return count;
-  }
-
-  void run_task(const Task& task, int thread) const {
-    std::int64_t longest = 0;
-    for_each_member(task, [&](const Sequence& s, std::int64_t) { longest = std::max(longest, s.seqlen_k); });
-    for (std::int64_t t = task.split; t * tile_.tile_n < longest; t += tile_.num_splits) run_tile(task, t, thread);
-  }
-
-  void run_tile(const Task& task, std::int64_t t, int thread) const {
-    const BackwardCall<T> call{problem_, tile_, rows_, dk_, dv_};
-    T* dbias = args_.dbias.present() ? dbias_ + thread * dbias_elements() : nullptr;
-    if (dbias) std::fill_n(dbias, dbias_elements(), T{0});
-    std::int64_t end = 0;
-    for_each_member(task, [&](const Sequence& s, std::int64_t kv_head) {
-      const KeyRange keys{t * tile_.tile_n, std::min((t + 1) * tile_.tile_n, s.seqlen_k)};
-      if (keys.empty()) return;
-      end = std::max(end, keys.end);
-      T* dq_rows = args_.dq.present() ? dq(task.split) + first_packed_row(problem_, s, kv_head) * dq_stride_ : nullptr;
-      backward_tile<T>(call, {s, kv_head, keys, dq_rows, dbias, problem_.max_seqlen_q}, scratch(thread));
-    });
-    if (dbias) write_dbias(task, {t * tile_.tile_n, end}, dbias);
-  }
-
-  /// Columns `keys` of the part of dbias that the task owns.
-  void write_dbias(const Task& task, KeyRange keys, const T* dbias) const {
-    const Tensor& tensor = args_.dbias;
-    const auto element = static_cast<std::int64_t>(size_of(tensor.dtype));
-    for (std::int64_t head = 0; head < dbias_heads(); ++head)
-      for (std::int64_t i = 0; i < problem_.max_seqlen_q; ++i) {
-        const std::int64_t offset = task.sequence_group * tensor.stride[0] +
-                                    (task.head_group * dbias_heads() + head) * tensor.stride[1] +
-                                    i * tensor.stride[2] + keys.begin;
-        row_kernels<T>().store(tensor.dtype, dbias + (head * problem_.max_seqlen_q + i) * dbias_stride_, keys.size(),
-                               T{1}, static_cast<std::byte*>(tensor.data) + offset * element);
-      }
-  }
-
-  void write_dq(const Sequence& s, std::int64_t kv_head, std::int64_t first, std::int64_t end, int) const {
-    const QueryRows rows(problem_, args_.dq);
-    const std::int64_t base = first_packed_row(problem_, s, kv_head), group = problem_.heads_per_kv();
-    const T scale = static_cast<T>(problem_.softmax_scale);
-    for (std::int64_t row = first; row < end; ++row) {
-      T* sum = dq(0) + (base + row) * dq_stride_;
-      for (std::int64_t split = 1; split < tile_.num_splits; ++split)
-        row_kernels<T>().add(dq(split) + (base + row) * dq_stride_, problem_.head_dim, sum);
-      row_kernels<T>().store(args_.dq.dtype, sum, problem_.head_dim, scale,
-                             rows.at(s, row / group, kv_head * group + row % group));
-    }
-  }
-
-  const Problem& problem_;
-  const Attention& args_;
-  TileConfig tile_;
-  int threads_;
-  Groups groups_;
-  std::int64_t packed_rows_, dq_stride_, dbias_stride_;
-  RowStatistics<T> rows_;
-  KeyGradient<T> dk_, dv_;
-  PageUsers users_;
-  T* dq_;     // [num_splits][packed rows][padded D]
-  T* dbias_;  // for each thread [heads of dbias in the group][max_seqlen_q][padded tile_n]
-  Task* tasks_;
-  std::size_t scratch_bytes_;
-  std::byte* scratch_;
+  Problem problem_;
 };
-
-template <typename T>
-void configure_as(const Problem& problem, Plan& plan) {
-  plan.tile = choose_tile<T>(problem);
-  WorkspaceCursor cursor;
-  TiledBackward<T>(problem, plan.tile, plan.num_threads, cursor);
-  plan.workspace_bytes = cursor.used_bytes();
-}
-
-template <typename T>
-Status run_as(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  WorkspaceCursor cursor(workspace);
-  TiledBackward<T>(problem, plan.tile, plan.num_threads, cursor).run();
-  return {};
-}
 
 std::optional<std::string> reject(const Problem&) { return std::nullopt; }
 
+template <typename T>
+std::size_t tiled_bytes(const Problem& problem, const Plan& plan) {
+  WorkspaceCursor cursor;
+  TiledBackward<T>(problem, plan.tile, plan.num_threads, cursor);
+  return cursor.used_bytes();
+}
+
+template <typename T>
+void run_tiled(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
+  WorkspaceCursor cursor(workspace);
+  TiledBackward<T>(problem, plan.tile, plan.num_threads, cursor).run();
+}
+
+std::size_t in_double_bytes(const Problem& problem) {
+  WorkspaceCursor cursor;
+  const BackwardInDouble in_double(problem, cursor);
+  return cursor.used_bytes() + in_double.pass_bytes();
+}
+
 void configure(const Problem& problem, Plan& plan) {
-  problem.dtype() == DType::f64 ? configure_as<double>(problem, plan) : configure_as<float>(problem, plan);
+  const bool f64 = problem.dtype() == DType::f64;
+  plan.tile = f64 ? choose_backward_tile<double>(problem) : choose_backward_tile<float>(problem);
+  plan.workspace_bytes = f64 ? tiled_bytes<double>(problem, plan) : tiled_bytes<float>(problem, plan);
+  if (problem.dtype() == DType::f32) plan.workspace_bytes = std::max(plan.workspace_bytes, in_double_bytes(problem));
 }
 
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  return problem.dtype() == DType::f64 ? run_as<double>(problem, plan, workspace)
-                                       : run_as<float>(problem, plan, workspace);
+  if (problem.dtype() == DType::f32 && largest_lse(problem) > kLargestLse) {
+    WorkspaceCursor cursor(workspace);
+    const BackwardInDouble in_double(problem, cursor);
+    return in_double.run(workspace.subspan(cursor.used_bytes()));
+  }
+  if (problem.dtype() == DType::f64)
+    run_tiled<double>(problem, plan, workspace);
+  else
+    run_tiled<float>(problem, plan, workspace);
+  return {};
 }
 
 }  // namespace

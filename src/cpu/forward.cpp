@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/threads.hpp"
+#include "cpu/forward_in_double.hpp"
 #include "cpu/forward_kernel.hpp"
 #include "cpu/host.hpp"
 #include "cpu/implementations.hpp"
@@ -129,7 +130,20 @@ Status run(const Problem& problem, const Plan& plan, std::span<std::byte> worksp
                                        : run_as<float>(problem, plan, workspace);
 }
 
+/// The plan of a forward pass in double.
+Plan plan_in_double(const Problem& problem) {
+  Plan plan;
+  configure_as<double>(problem, plan);
+  return plan;
+}
+
 }  // namespace
+
+std::size_t forward_in_double_bytes(const Problem& problem) { return plan_in_double(problem).workspace_bytes; }
+
+Status forward_in_double(const Problem& problem, std::span<std::byte> workspace) {
+  return run_as<double>(problem, plan_in_double(problem), workspace);
+}
 
 const Implementation kForward{"cpu_forward", Backend::cpu, Pass::forward, reject, configure, run};
 

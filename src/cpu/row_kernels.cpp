@@ -53,13 +53,13 @@ T dot(const T* a, const T* b, int64_t n) {
   return hn::GetLane(sum);
 }
 
-/// Scores of the keys from j on, one in each lane; `hidden` tells which do not count. With a softcap, `t` is its tanh.
+/// Scores of the keys from j on, one in each lane; `hidden` tells which do not count. With a softcap, `slope` is its
+/// derivative, 1 − tanh².
 template <class D, typename T = hn::TFromD<D>, class V = hn::Vec<D>>
-HWY_INLINE V score_keys(D d, const ScoreRow<T>& row, V products, int64_t j, V& t, hn::Mask<D>& hidden) {
+HWY_INLINE V score_keys(D d, const ScoreRow<T>& row, V products, int64_t j, V& slope, hn::Mask<D>& hidden) {
   auto score = hn::Mul(products, hn::Set(d, row.scale));
   if (row.softcap > 0) {
-    t = tanh(d, hn::Div(score, hn::Set(d, row.softcap)));
-    score = hn::Mul(t, hn::Set(d, row.softcap));
+    score = hn::Mul(tanh(d, hn::Div(score, hn::Set(d, row.softcap)), slope), hn::Set(d, row.softcap));
   }
   const auto lane = hn::Iota(d, T{0});
   if (row.bias != nullptr) score = hn::Add(score, hn::Load(d, row.bias + j));
@@ -95,10 +95,10 @@ HWY_INLINE T scores_in_place(const ScoreRow<T>& row, KeyRange keys, T* s) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto minus_infinity = hn::Neg(hn::Inf(d));
   auto max = minus_infinity;
-  auto t = hn::Zero(d);
-  auto hidden = hn::Eq(t, t);
+  auto slope = hn::Zero(d);
+  auto hidden = hn::Eq(slope, slope);
   for (int64_t j = keys.begin; j < keys.end; j += lanes) {
-    const auto score = score_keys(d, row, hn::Load(d, s + j), j, t, hidden);
+    const auto score = score_keys(d, row, hn::Load(d, s + j), j, slope, hidden);
     const auto x = hn::IfThenElse(hidden, minus_infinity, score);
     max = hn::Max(x, max);
     hn::Store(x, d, s + j);
@@ -142,16 +142,16 @@ void softmax_backward(const ScoreRow<T>& row, T lse, T delta, int64_t n, T* s, T
   clear_outside(keys, n, s);
   clear_outside(keys, n, g);
   const auto log2e = hn::Set(d, static_cast<T>(kLog2E));
-  auto t = hn::Zero(d);
-  auto hidden = hn::Eq(t, t);
+  auto slope = hn::Zero(d);
+  auto hidden = hn::Eq(slope, slope);
   for (int64_t j = keys.begin; j < keys.end; j += lanes) {
-    const auto score = score_keys(d, row, hn::Load(d, s + j), j, t, hidden);
+    const auto score = score_keys(d, row, hn::Load(d, s + j), j, slope, hidden);
     const auto p = hn::IfThenZeroElse(hidden, exp2(d, hn::Mul(hn::Sub(score, hn::Set(d, lse)), log2e)));
     auto ds = hn::IfThenZeroElse(hidden, hn::Mul(p, hn::Sub(hn::Load(d, g + j), hn::Set(d, delta))));
     hn::Store(p, d, s + j);
     if (dbias != nullptr) hn::Store(hn::Add(hn::Load(d, dbias + j), ds), d, dbias + j);
     if (row.softcap > 0)
-      ds = hn::IfThenZeroElse(hidden, hn::Mul(ds, hn::NegMulAdd(t, t, hn::Set(d, T{1}))));
+      ds = hn::IfThenZeroElse(hidden, hn::Mul(ds, slope));
     hn::Store(ds, d, g + j);
   }
 }

@@ -130,9 +130,10 @@ HWY_INLINE V exp2(D d, V x) {
   return scale_by_power(d, hn::MulAdd(f, exp2_quotient<Quotient::for_sum>(d, f), hn::Set(d, 1)), n);
 }
 
-/// tanh(x) = e/(e + 2) with e = exp(2x) − 1, which is computed without cancellation, so tiny x keep their digits.
+/// tanh(x) = e/(e + 2) with e = exp(2|x|) − 1, which is computed without cancellation, so tiny x keep their digits; large
+/// x keep theirs as 1 − 2/(e + 2). `slope` is 1 − tanh² = 4·(e + 1)/(e + 2)², which keeps its digits where tanh is near 1.
 template <class D, class V>
-HWY_INLINE V tanh(D d, V x) {
+HWY_INLINE V tanh(D d, V x, V& slope) {
   using C = Exp2Constants<hn::TFromD<D>>;
   const auto magnitude = min_or_nan(d, hn::Abs(x), C::kTanhHighest);
   const auto y = hn::Mul(magnitude, hn::Set(d, 2.8853900817779268147));  // 2·log2(e)
@@ -142,7 +143,18 @@ HWY_INLINE V tanh(D d, V x) {
   const auto power = power_of_two(d, n_plus_round);
   const auto one_less = hn::Sub(power, hn::Set(d, 1));
   const auto e = hn::MulAdd(power, hn::Mul(f, exp2_quotient<Quotient::accurate>(d, f)), one_less);
-  return hn::CopySignToAbs(hn::Div(e, hn::Add(e, hn::Set(d, 2))), x);
+  const auto two = hn::Set(d, 2);
+  const auto e_plus_two = hn::Add(e, two);
+  slope = hn::Div(hn::MulAdd(hn::Set(d, 4), e, hn::Set(d, 4)), hn::Mul(e_plus_two, e_plus_two));
+  const auto large = hn::Gt(e, two);
+  const auto quotient = hn::Div(hn::IfThenElse(large, hn::Neg(two), e), e_plus_two);
+  return hn::CopySignToAbs(hn::Add(quotient, hn::IfThenElseZero(large, hn::Set(d, 1))), x);
+}
+
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  V slope = x;
+  return tanh(d, x, slope);
 }
 
 }  // namespace onchip::cpu::HWY_NAMESPACE

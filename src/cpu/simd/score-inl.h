@@ -51,13 +51,13 @@ HWY_NOINLINE void softcap_tile(const ScoreTile<T>& tile, T softcap, T factor, T*
   const int64_t vector = static_cast<int64_t>(hn::Lanes(d));
   const auto cap = hn::Set(d, softcap);
   const auto inner = hn::Set(d, factor / softcap);
-  const auto one = hn::Set(d, T(1));
+  auto slope = hn::Zero(d);
   for (int64_t key = 0; key < tile.keys; ++key) {
     for (int64_t lane = 0; lane < tile.lanes; lane += vector) {
       const int64_t at = key * tile.stride + lane;
-      const auto t = tanh(d, hn::Mul(inner, hn::Load(d, tile.scores + at)));
+      const auto t = tanh(d, hn::Mul(inner, hn::Load(d, tile.scores + at)), slope);
       hn::Store(hn::Mul(cap, t), d, tile.scores + at);
-      if (derivative != nullptr) hn::Store(hn::NegMulAdd(t, t, one), d, derivative + at);
+      if (derivative != nullptr) hn::Store(slope, d, derivative + at);
     }
   }
 }
