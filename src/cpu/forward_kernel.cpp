@@ -23,6 +23,7 @@
 #include "hwy/foreach_target.h"
 // foreach_target comes first: it includes this file once for each target.
 #include "cpu/finish_rows.hpp"
+#include "cpu/prefetch.hpp"
 #include "cpu/simd/convert-inl.h"
 #include "cpu/simd/gemm-inl.h"
 #include "cpu/simd/score-inl.h"
@@ -104,6 +105,8 @@ class ForwardBlock {
         lanes_(pad<T>(block.rows)),
         k_rows_(problem, problem.args.k),
         v_rows_(problem, problem.args.v),
+        k_row_bytes_(problem.head_dim * static_cast<int64_t>(size_of(problem.args.k.dtype))),
+        v_row_bytes_(problem.head_dim_v * static_cast<int64_t>(size_of(problem.args.v.dtype))),
         k_scales_(problem, problem.args.k_scale, problem.k_scale_kind),
         v_scales_(problem, problem.args.v_scale, problem.v_scale_kind) {}
 
@@ -115,7 +118,8 @@ class ForwardBlock {
     const KeyRange keys = block_.keys_of_any();
     for (int64_t begin = keys.begin / tile_n_ * tile_n_; begin < keys.end; begin += tile_n_) {
       const int64_t end = begin + tile_n_ < keys.end ? begin + tile_n_ : keys.end;
-      one_tile({begin > keys.begin ? begin : keys.begin, end});
+      const int64_t next_end = end + tile_n_ < keys.end ? end + tile_n_ : keys.end;
+      one_tile({begin > keys.begin ? begin : keys.begin, end}, {end, next_end});
     }
     store_results();
   }
@@ -157,6 +161,27 @@ class ForwardBlock {
     return not_finite;
   }
 
+  /// Brings the next tile closer while this one is computed: rows a head's stride apart escape the hardware. A core
+  /// drops prefetches beyond the few it can have under way, so they are spread over the blocks of the products.
+  class Prefetch {
+   public:
+    Prefetch(const ForwardBlock& block, KeyRange keys, int64_t steps)
+        : block_(block), next_(keys.begin), end_(keys.end), per_step_((keys.size() + steps - 1) / steps) {}
+
+    void operator()() const {
+      const int64_t stop = next_ + per_step_ < end_ ? next_ + per_step_ : end_;
+      for (; next_ < stop; ++next_) {
+        prefetch_bytes(block_.k_rows_.at(block_.block_.sequence, next_, block_.block_.kv_head), block_.k_row_bytes_);
+        prefetch_bytes(block_.v_rows_.at(block_.block_.sequence, next_, block_.block_.kv_head), block_.v_row_bytes_);
+      }
+    }
+
+   private:
+    const ForwardBlock& block_;
+    mutable int64_t next_;
+    const int64_t end_, per_step_;
+  };
+
   void load_value(int64_t j, T* row) {
     const auto factor = static_cast<T>(v_scales_.at(block_.sequence, j, block_.kv_head));
     load_row(problem_.args.v.dtype, v_rows_.at(block_.sequence, j, block_.kv_head), problem_.head_dim_v, factor, row);
@@ -169,18 +194,21 @@ class ForwardBlock {
     return hn::AllFalse(d, hn::IsNaN(sum));
   }
 
-  void one_tile(KeyRange keys) {
+  void one_tile(KeyRange keys, KeyRange next) {
     MaskCover cover = MaskCover::all;
     if (s_.table.mask) cover = mask_cover(s_.table.mask, block_.rows, keys.begin, keys.size());
     if (cover == MaskCover::none) return;
     const int64_t not_finite = load_tile(keys);
+    const int64_t panels = (lanes_ + s_.panel - 1) / s_.panel;
+    Prefetch prefetch(*this, next, panels * (gemm_blocks(keys.size()) + gemm_blocks(problem_.head_dim_v)));
     for (int64_t lane = 0; lane < lanes_; lane += s_.panel) {
       const int64_t panel_lanes = lanes_ - lane < s_.panel ? lanes_ - lane : s_.panel;
-      one_panel(keys, lane, panel_lanes, cover == MaskCover::some, not_finite);
+      one_panel(keys, lane, panel_lanes, cover == MaskCover::some, not_finite, prefetch);
     }
   }
 
-  void one_panel(KeyRange keys, int64_t lane, int64_t panel_lanes, bool mask_edge, int64_t not_finite) {
+  void one_panel(KeyRange keys, int64_t lane, int64_t panel_lanes, bool mask_edge, int64_t not_finite,
+                 const Prefetch& prefetch) {
     // Rows are in order of their queries, so the first and the last lane bound what the panel sees.
     const LaneTable<T>& table = s_.table;
     const int64_t last = lane + panel_lanes - 1;
@@ -191,7 +219,7 @@ class ForwardBlock {
     const T* k = s_.k + (begin - keys.begin) * s_.k_stride;
     const T* v = s_.v + (begin - keys.begin) * s_.v_stride;
     gemm<T>(GemmStart::zero, end - begin, panel_lanes, problem_.head_dim,
-            {k, s_.k_stride, 1, s_.q + lane, s_.lanes, s_.scores, s_.panel, nullptr, kScoreRun});
+            {k, s_.k_stride, 1, s_.q + lane, s_.lanes, s_.scores, s_.panel, nullptr, kScoreRun}, prefetch);
     score_tile<T>(problem_, table, {s_.scores, s_.panel, begin, end - begin, lane, panel_lanes}, window_edge, mask_edge,
                   nullptr);
     const auto log2_unit = static_cast<T>(units_.log2_unit);
@@ -200,7 +228,7 @@ class ForwardBlock {
     const GemmStart start = !started ? GemmStart::zero : rose ? GemmStart::rescale : GemmStart::add;
     started = true;
     gemm<T>(start, problem_.head_dim_v, panel_lanes, end - begin,
-            {v, 1, s_.v_stride, s_.scores, s_.panel, s_.o + lane, s_.lanes, s_.softmax.factor + lane});
+            {v, 1, s_.v_stride, s_.scores, s_.panel, s_.o + lane, s_.lanes, s_.softmax.factor + lane}, prefetch);
     for (int64_t at = 0; at < not_finite; ++at) {
       const int64_t key = s_.not_finite[at];
       if (begin <= key && key < end) add_value_apart(key, begin, lane, panel_lanes);
@@ -265,6 +293,7 @@ class ForwardBlock {
   ForwardScratch<T> s_;
   const int64_t lanes_;
   const KeyRows k_rows_, v_rows_;
+  const int64_t k_row_bytes_, v_row_bytes_;
   const KeyScales k_scales_, v_scales_;
 };
 

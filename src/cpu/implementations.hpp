@@ -9,5 +9,6 @@ extern const Implementation kBackward;
 extern const Implementation kStandardForward;
 extern const Implementation kStandardBackward;
 extern const Implementation kForward;
+extern const Implementation kDecode;
 
 }  // namespace onchip::cpu

@@ -143,6 +143,23 @@ HWY_INLINE void load_row(const Element* HWY_RESTRICT src, int64_t n, T factor, T
   hn::Store(hn::Mul(load_as(d, tail), scale), d, dst + i);
 }
 
+/// dst[r·dst_stride + …] = row r of src, as load_row() with a factor of 1, for `rows` rows src_bytes apart.
+template <typename Element, typename T>
+HWY_INLINE void load_rows(const std::byte* src, int64_t src_bytes, int64_t rows, int64_t n, T* HWY_RESTRICT dst,
+                          int64_t dst_stride) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto* HWY_RESTRICT row = reinterpret_cast<const Element*>(src + r * src_bytes);
+    T* HWY_RESTRICT to = dst + r * dst_stride;
+    if (n % lanes != 0) {
+      load_row(row, n, T(1), to);
+      continue;
+    }
+    for (int64_t i = 0; i < n; i += lanes) hn::Store(load_as(d, row + i), d, to + i);
+  }
+}
+
 /// dst[0, n) = factor · src[0, n), rounded to Element; nothing past n is written.
 template <typename T, typename Element>
 HWY_INLINE void store_row(const T* HWY_RESTRICT src, int64_t n, T factor, Element* HWY_RESTRICT dst) {
@@ -175,6 +192,25 @@ HWY_NOINLINE void load_row(DType dtype, const void* row, int64_t n, T factor, T*
     case DType::i8: return load_row(static_cast<const std::int8_t*>(row), n, factor, dst);
     case DType::f64:  // only with T = double, above
     case DType::i32: break;  // no tensor of numbers has this type
+  }
+}
+
+template <typename T>
+HWY_NOINLINE void load_rows(DType dtype, const std::byte* src, int64_t src_bytes, int64_t rows, int64_t n,
+                            T* HWY_RESTRICT dst, int64_t dst_stride) {
+  if constexpr (std::is_same_v<T, double>) {
+    if (dtype == DType::f64) return load_rows<double>(src, src_bytes, rows, n, dst, dst_stride);
+  }
+  switch (dtype) {
+    case DType::f32: return load_rows<float>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::bf16: return load_rows<BFloat16>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::f16: return load_rows<Float16>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::e4m3: return load_rows<Float8E4M3>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::e5m2: return load_rows<Float8E5M2>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::i8: return load_rows<std::int8_t>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::f64:
+    case DType::i32:
+    case DType::boolean: break;  // no keys or values of this type, or only with T = double
   }
 }
 

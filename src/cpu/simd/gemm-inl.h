@@ -2,9 +2,9 @@
 //
 //   C[i][lane] = start + Σ_k A(i, k) · B[k][lane]
 //
-// B and C are scratch: row-major, 64-byte aligned, leading dimension a multiple of the vector, so that lanes need no
-// masks. A is any strided matrix, A(i, k) = a[i·a_row_stride + k·a_col_stride], whose elements are broadcast; no
-// alignment or padding is asked of it, so it may lie in the caller's tensor.
+// C is scratch: row-major, 64-byte aligned, its leading dimension a multiple of the vector, so that lanes need no masks.
+// B is row-major as well and has whole vectors of lanes. A is any strided matrix, whose elements are broadcast:
+// A(i, k) = a[i·a_row_stride + k·a_col_stride]. A and B need no alignment, so they may lie in the caller's tensor.
 //
 //   scores        Sᵀ [key][query]  = K · Qᵀ      A = K rows                         lanes = queries
 //   output        Oᵀ [dim][query] += Vᵀ · Pᵀ     A(i = dim, k = key) = V[key][dim]   lanes = queries
@@ -111,9 +111,9 @@ HWY_NOINLINE void gemm_block(GemmStart start, int64_t depth, const GemmOperands<
     const int64_t run = depth < op.run ? depth : op.run;
     ONCHIP_GEMM_ROWS(ONCHIP_GEMM_ZERO)
     for (int64_t k = 0; k < run; ++k) {
-      const auto b0 = hn::Load(d, b);
-      [[maybe_unused]] const auto b1 = kVectors > 1 ? hn::Load(d, b + (kVectors > 1 ? lanes : 0)) : b0;
-      [[maybe_unused]] const auto b2 = kVectors > 2 ? hn::Load(d, b + (kVectors > 2 ? 2 * lanes : 0)) : b0;
+      const auto b0 = hn::LoadU(d, b);
+      [[maybe_unused]] const auto b1 = kVectors > 1 ? hn::LoadU(d, b + (kVectors > 1 ? lanes : 0)) : b0;
+      [[maybe_unused]] const auto b2 = kVectors > 2 ? hn::LoadU(d, b + (kVectors > 2 ? 2 * lanes : 0)) : b0;
       ONCHIP_GEMM_ROWS(ONCHIP_GEMM_MULTIPLY)
       a += op.a_col_stride;
       b += op.b_stride;
@@ -130,23 +130,33 @@ HWY_NOINLINE void gemm_block(GemmStart start, int64_t depth, const GemmOperands<
 #undef ONCHIP_GEMM_MULTIPLY
 #undef ONCHIP_GEMM_FINISH
 
+/// For gemm() with nothing to do between blocks.
+struct NoWork {
+  void operator()() const {}
+};
+
 /// Blocks of kRows while they last, then halves: every row is done by exactly one block.
-template <int kRows, int kVectors, typename T>
-HWY_INLINE void gemm_rows(GemmStart start, int64_t rows, int64_t depth, GemmOperands<T>& op) {
+template <int kRows, int kVectors, typename T, class Between>
+HWY_INLINE void gemm_rows(GemmStart start, int64_t rows, int64_t depth, GemmOperands<T>& op, const Between& between) {
   for (; rows >= kRows; rows -= kRows) {
+    between();
     gemm_block<kRows, kVectors>(start, depth, op);
     op.a += kRows * op.a_row_stride;
     op.c += kRows * op.c_stride;
   }
   if constexpr (kRows > 1) {
-    if (rows > 0) gemm_rows<(kRows == 6 ? 4 : kRows / 2), kVectors>(start, rows, depth, op);
+    if (rows > 0) gemm_rows<(kRows == 6 ? 4 : kRows / 2), kVectors>(start, rows, depth, op, between);
   }
 }
 
+/// Most blocks that gemm() cuts one panel of `rows` rows into.
+constexpr int64_t gemm_blocks(int64_t rows) { return rows / max_block_rows(kPanelVectors) + 3; }
+
 /// `rows` × `lanes` of C, `lanes` a multiple of vector_lanes<T>(), summed over `depth` terms in order of k, each lane
-/// and row by itself: its bits do not depend on the lanes and rows around it.
-template <typename T>
-HWY_INLINE void gemm(GemmStart start, int64_t rows, int64_t lanes, int64_t depth, const GemmOperands<T>& operands) {
+/// and row by itself: its bits do not depend on the lanes and rows around it. `between` is called before each block.
+template <typename T, class Between = NoWork>
+HWY_INLINE void gemm(GemmStart start, int64_t rows, int64_t lanes, int64_t depth, const GemmOperands<T>& operands,
+                     const Between& between = {}) {
   const int64_t vector = vector_lanes<T>();
   const int64_t panel = kPanelVectors * vector;
   for (int64_t lane = 0; lane < lanes; lane += panel) {
@@ -157,11 +167,11 @@ HWY_INLINE void gemm(GemmStart start, int64_t rows, int64_t lanes, int64_t depth
     op.factor = operands.factor != nullptr ? operands.factor + lane : op.b;
     const int64_t left = lanes - lane;
     if (left >= 3 * vector) {
-      gemm_rows<max_block_rows(3), 3>(start, rows, depth, op);
+      gemm_rows<max_block_rows(3), 3>(start, rows, depth, op, between);
     } else if (left >= 2 * vector) {
-      gemm_rows<max_block_rows(2), 2>(start, rows, depth, op);
+      gemm_rows<max_block_rows(2), 2>(start, rows, depth, op, between);
     } else {
-      gemm_rows<max_block_rows(1), 1>(start, rows, depth, op);
+      gemm_rows<max_block_rows(1), 1>(start, rows, depth, op, between);
     }
   }
 }
