@@ -27,7 +27,7 @@ struct Exp2Constants<float> {
   static constexpr int kBias = 127;
   static constexpr float kLowest = -160.0f;  // 2^kLowest is 0, 2^kHighest is ∞
   static constexpr float kHighest = 160.0f;
-  static constexpr float kTanhHighest = 16.0f;  // tanh is 1 from here on
+  static constexpr float kTanhHighest = 18.0f;  // tanh is 1 from here on, and its derivative counts as 0
 };
 
 template <>
@@ -146,6 +146,7 @@ HWY_INLINE V tanh(D d, V x, V& slope) {
   const auto two = hn::Set(d, 2);
   const auto e_plus_two = hn::Add(e, two);
   slope = hn::Div(hn::MulAdd(hn::Set(d, 4), e, hn::Set(d, 4)), hn::Mul(e_plus_two, e_plus_two));
+  slope = hn::IfThenZeroElse(hn::Ge(magnitude, hn::Set(d, C::kTanhHighest)), slope);
   const auto large = hn::Gt(e, two);
   const auto quotient = hn::Div(hn::IfThenElse(large, hn::Neg(two), e), e_plus_two);
   return hn::CopySignToAbs(hn::Add(quotient, hn::IfThenElseZero(large, hn::Set(d, 1))), x);
