@@ -49,6 +49,9 @@ TEST(DoctorAdvice, NamesWhatTheCpuLacks) {
   EXPECT_TRUE(mentions(list, "AVX2"));
   EXPECT_TRUE(mentions(list, "2 of 4 cores"));
   EXPECT_TRUE(mentions(list, "libopenblas0-openmp"));
+  report = healthy();
+  report.chosen_isa = "SCALAR";
+  EXPECT_EQ(advice(report).size(), 1u);
 }
 
 TEST(DoctorAdvice, NvidiaPartsOnlyWhereThereIsADevice) {
@@ -120,6 +123,27 @@ TEST(DoctorCommand, TextAndJsonSayTheSame) {
   EXPECT_TRUE(json["measured"].is_null());
   for (const char* part : {"What this enables", "What is missing", "no NVIDIA backend yet", "NVRTC", "CUPTI"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part;
+}
+
+TEST(DoctorCommand, FindsADriverAndItsDevices) {
+  setenv("LD_LIBRARY_PATH", ONCHIP_FAKE_DRIVER, 1);
+  const Outcome works = run_onchip({"doctor", "--json"});
+  setenv("ONCHIP_FAKE_CUINIT", "999", 1);
+  const Outcome fails = run_onchip({"doctor", "--json"});
+  unsetenv("ONCHIP_FAKE_CUINIT");
+  unsetenv("LD_LIBRARY_PATH");
+  ASSERT_EQ(works.status, 0) << works.err;
+  const Json nvidia = Json::parse(works.out)["nvidia"];
+  EXPECT_EQ(nvidia["driver"]["version"], "12.4");
+  EXPECT_EQ(nvidia["driver_fault"], "");
+  ASSERT_EQ(nvidia["gpus"].size(), 1u);
+  EXPECT_EQ(nvidia["gpus"][0]["name"], "Pretend GPU");
+  EXPECT_EQ(nvidia["gpus"][0]["compute_capability"], "9.0");
+  EXPECT_EQ(nvidia["gpus"][0]["memory_bytes"].get<std::int64_t>(), std::int64_t{141} << 30);
+  ASSERT_EQ(fails.status, 0) << fails.err;
+  const Json faulty = Json::parse(fails.out)["nvidia"];
+  EXPECT_EQ(faulty["driver_fault"], "cuInit returned error 999");
+  EXPECT_TRUE(faulty["gpus"].empty());
 }
 
 TEST(DoctorCommand, MeasuresWhenAsked) {

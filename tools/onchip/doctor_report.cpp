@@ -86,7 +86,7 @@ Json peaks_json(const model::CpuPeaks& p) {
           {"l3_bytes_per_second", p.l3_bandwidth}, {"memory_bytes_per_second", p.memory_bandwidth}};
 }
 
-bool only_portable_vectors(const DoctorReport& r) { return r.chosen_isa == "EMU128" || r.chosen_isa == "Scalar"; }
+bool only_portable_vectors(const DoctorReport& r) { return r.chosen_isa == "EMU128" || r.chosen_isa == "SCALAR"; }
 
 }  // namespace
 
