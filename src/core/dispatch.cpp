@@ -26,9 +26,9 @@ const char* name(Backend backend) {
   return "unknown";
 }
 
-std::vector<const Implementation*> candidates(Pass pass) {
+std::vector<const Implementation*> candidates(ImplementationList all, Pass pass) {
   std::vector<const Implementation*> found;
-  for (const Implementation* implementation : implementations())
+  for (const Implementation* implementation : all)
     if (implementation->pass == pass) found.push_back(implementation);
   return found;
 }
@@ -81,8 +81,8 @@ Status check_strict(const Problem& problem, const std::vector<const Implementati
 }
 
 /// The plan and, for run(), the implementation behind it.
-Status make_plan(const Problem& problem, Plan& plan, const Implementation*& chosen) {
-  const std::vector<const Implementation*> list = candidates(problem.pass);
+Status make_plan(const Problem& problem, ImplementationList all, Plan& plan, const Implementation*& chosen) {
+  const std::vector<const Implementation*> list = candidates(all, problem.pass);
   plan = Plan{};
   plan.pass = problem.pass;
   chosen = choose(problem, list, plan);
@@ -100,9 +100,9 @@ Status make_plan(const Problem& problem, Plan& plan, const Implementation*& chos
 
 }  // namespace
 
-Status make_plan(const Problem& problem, Plan& plan) {
+Status make_plan(const Problem& problem, Plan& plan, ImplementationList list) {
   const Implementation* chosen = nullptr;
-  return make_plan(problem, plan, chosen);
+  return make_plan(problem, list, plan, chosen);
 }
 
 Status check_workspace(std::span<std::byte> workspace, const Plan& plan) {
@@ -115,9 +115,9 @@ Status check_workspace(std::span<std::byte> workspace, const Plan& plan) {
   return {};
 }
 
-Status run(const Problem& problem, std::span<std::byte> workspace, Plan& plan) {
+Status run(const Problem& problem, std::span<std::byte> workspace, Plan& plan, ImplementationList list) {
   const Implementation* chosen = nullptr;
-  ONCHIP_RETURN_IF_ERROR(make_plan(problem, plan, chosen));
+  ONCHIP_RETURN_IF_ERROR(make_plan(problem, list, plan, chosen));
   ONCHIP_RETURN_IF_ERROR(check_workspace(workspace, plan));
   return chosen->run(problem, plan, workspace.first(plan.workspace_bytes));
 }

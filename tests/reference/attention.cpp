@@ -25,6 +25,13 @@ struct Standard {
   Real round(Real x) const { return static_cast<Real>(round_to(type, x)); }
 };
 
+/// float64 from the lse that the caller has, which holds ln l to the last place of the largest logit only.
+struct StandardFloat64 {
+  using Real = double;
+  static constexpr bool kFromGivenStatistics = true;
+  Real round(Real x) const { return x; }
+};
+
 double value_of_scale(const Attention& args, const Tensor& scale, const Tensor& rows, const Span& span, std::int64_t j,
                       std::int64_t g) {
   if (!scale.present()) return 1.0;
@@ -60,7 +67,11 @@ class Reference {
     results_.lse.assign(rows, kMinusInfinity);
     magnitudes_ = magnitudes;
     if (gradients_) clear_gradients(results_);
-    if (magnitudes) clear_gradients(*magnitudes);
+    if (magnitudes) {
+      magnitudes->o.assign(results_.o.size(), 0.0);
+      magnitudes->lse.assign(results_.lse.size(), 0.0);
+      if (gradients_) clear_gradients(*magnitudes);
+    }
     for (std::int64_t b = 0; b < batch_size(args_); ++b)
       for (std::int64_t h = 0; h < heads_; ++h) one_head(span_of(args_, b), h);
     return std::move(results_);
@@ -84,6 +95,7 @@ class Reference {
     for (std::int64_t i = 0; i < span.seqlen_q; ++i) {
       scores(span, h, i);
       const Statistics row = forward_row(span, h, i);
+      if (magnitudes_ && row.sum != 0) add_forward_magnitudes(span, h, i, row);
       if (gradients_) backward_row(span, h, i, row, gradient_k, gradient_v);
     }
     if (!gradients_) return;
@@ -95,7 +107,7 @@ class Reference {
   }
 
   struct Statistics {
-    Real max;  // 0 where the row has no key
+    Real max;  // 0 where the row has no key or an infinite logit
     Real sum;  // Σ exp(s − max), the sink included
     Real lse;
   };
@@ -161,11 +173,11 @@ class Reference {
     const Real sink_logit = sink ? element(args_.sink, offset(args_.sink, h)) : Real{0};
     Real max = sink ? sink_logit : static_cast<Real>(kMinusInfinity);
     for (const std::int64_t j : visible_) max = s_[j] > max ? s_[j] : max;
-    if (max == static_cast<Real>(kMinusInfinity)) max = 0;
+    if (!std::isfinite(max)) max = 0;
     Real sum = sink ? std::exp(sink_logit - max) : Real{0};
     for (const std::int64_t j : visible_) sum += p_[j] = std::exp(s_[j] - max);
     const Statistics row{max, sum, sum == 0 ? static_cast<Real>(kMinusInfinity) : max + std::log(sum)};
-    store_lse(span, h, i, row.lse);
+    results_.lse[lse_position(span, h, i)] = row.lse;
     row_o_.assign(dim_v_, Real{0});
     if (sum != 0)
       for (const std::int64_t j : visible_) {
@@ -208,17 +220,33 @@ class Reference {
     const std::int64_t at = row_position(span, h, i) * dim_;
     for (std::int64_t c = 0; c < dim_; ++c) results_.dq[at + c] = row_dq_[c];
     if (args_.sink.present()) results_.dsink[h] -= probability(element(args_.sink, offset(args_.sink, h))) * delta;
-    if (magnitudes_) add_magnitudes(span, h, i, row);
+    if (magnitudes_) add_backward_magnitudes(span, h, i, row);
+  }
+
+  /// Two roundings of a probability's own terms count as 1, and one of its score's terms.
+  Real probability_terms(std::int64_t j) const {
+    Real sum = 0;
+    for (std::int64_t c = 0; c < dim_; ++c) sum += std::abs(q_[c] * k_[j * dim_ + c]);
+    return 1 + std::abs(scale_) * sum / 2;
+  }
+
+  void add_forward_magnitudes(const Span& span, std::int64_t h, std::int64_t i, const Statistics& row) {
+    const std::int64_t at = row_position(span, h, i) * dim_v_;
+    for (const std::int64_t j : visible_) {
+      const Real p = probability_terms(j) * p_[j] / row.sum;
+      magnitudes_->lse[lse_position(span, h, i)] += p;
+      for (std::int64_t c = 0; c < dim_v_; ++c) magnitudes_->o[at + c] += p * std::abs(v_[j * dim_v_ + c]);
+    }
   }
 
   /// The sums of backward_row with every term's absolute value.
-  void add_magnitudes(const Span& span, std::int64_t h, std::int64_t i, const Statistics& row) {
+  void add_backward_magnitudes(const Span& span, std::int64_t h, std::int64_t i, const Statistics& row) {
     Results& m = *magnitudes_;
     Real delta = 0;
     for (std::int64_t c = 0; c < dim_v_; ++c) delta += std::abs(dout_[c] * row_o_[c]);
     const std::int64_t q_at = row_position(span, h, i) * dim_;
     for (const std::int64_t j : visible_) {
-      const Real p = p_[j] / row.sum;
+      const Real p = probability_terms(j) * p_[j] / row.sum;
       Real dp = 0;
       for (std::int64_t c = 0; c < dim_v_; ++c) dp += std::abs(dout_[c] * v_[j * dim_v_ + c]);
       const Real ds = p * (dp + delta), raw = std::abs(scale_ * ds * through_softcap_[j]);
@@ -245,10 +273,9 @@ class Reference {
   std::int64_t lse_offset(const Span& span, std::int64_t h, std::int64_t i) const {
     return args_.lse.rank == 2 ? offset(args_.lse, h, span.begin_q + i) : offset(args_.lse, span.batch, h, i);
   }
-  void store_lse(const Span& span, std::int64_t h, std::int64_t i, Real lse) {
-    const std::int64_t at =
-        args_.q.rank == 3 ? h * args_.q.shape[0] + span.begin_q + i : (span.batch * heads_ + h) * args_.q.shape[1] + i;
-    results_.lse[at] = lse;
+  std::int64_t lse_position(const Span& span, std::int64_t h, std::int64_t i) const {
+    return args_.q.rank == 3 ? h * args_.q.shape[0] + span.begin_q + i
+                             : (span.batch * heads_ + h) * args_.q.shape[1] + i;
   }
   std::int64_t bias_position(const Span& span, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const auto& shape = args_.bias.shape;
@@ -283,10 +310,11 @@ Results exact_attention(const Attention& args, bool gradients, Results* magnitud
   return Reference<Exact>(args, gradients, Exact{}).run(magnitudes);
 }
 
-Results standard_attention(const Attention& args, bool gradients) {
+Results standard_attention(const Attention& args, bool gradients, bool rounding) {
   const DType type = args.q.dtype;
-  Results results = type == DType::f64 ? exact_attention(args, gradients)
-                                       : Reference<Standard>(args, gradients, Standard{type}).run(nullptr);
+  Results results = type == DType::f64
+                        ? Reference<StandardFloat64>(args, gradients, StandardFloat64{}).run(nullptr)
+                        : Reference<Standard>(args, gradients, Standard{rounding ? type : DType::f32}).run(nullptr);
   round_all(results.o, type == DType::e4m3 ? DType::bf16 : type);
   round_all(results.lse, type == DType::f64 ? DType::f64 : DType::f32);
   for (std::vector<double>* gradient : {&results.dq, &results.dk, &results.dv}) round_all(*gradient, type);

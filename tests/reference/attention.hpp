@@ -17,14 +17,15 @@ struct Results {
 };
 
 /// o and lse and, when `gradients`, every gradient that has an input. Ignores args.o and args.lse. `magnitudes` gets,
-/// for each gradient, the sum of the absolute values of the terms that make it up: what rounding errors scale with,
-/// however far the terms cancel.
+/// for each result, the sum of the absolute values of the terms that make it up: what rounding errors scale with,
+/// however far the terms cancel. A probability counts with the size of the products that make up its score.
 Results exact_attention(const Attention& args, bool gradients, Results* magnitudes = nullptr);
 
 /// Standard attention as a program in the input's type does it: f32 products and statistics, P and dS rounded to the
 /// type of q, results to their own types. The backward pass starts from args.o and args.lse, as the library's does.
-/// What its results lack against exact_attention() is the error that the library is measured by.
-Results standard_attention(const Attention& args, bool gradients);
+/// What its results lack against exact_attention() is the error that the library is measured by. Without `rounding`, P
+/// and dS stay in f32: in small problems their roundings may cancel others by luck.
+Results standard_attention(const Attention& args, bool gradients, bool rounding = true);
 
 /// One sequence of the batch, as the reference understands the arguments.
 struct Span {

@@ -13,6 +13,7 @@ namespace {
 constexpr double kFloat32Error = 2e-5;
 constexpr double kFloat64Error = 1e-11;
 constexpr double kTwoRoundings = 0x1p-23;  // of f32
+constexpr double kTwoFloat64Roundings = 0x1p-52;
 
 double largest_error(DType type, const std::vector<double>& exact, const std::vector<double>& standard) {
   double worst = 0;
@@ -23,9 +24,9 @@ double largest_error(DType type, const std::vector<double>& exact, const std::ve
 }
 
 double allowed_error(DType type, double exact, double standard_error) {
-  if (type == DType::f64) return kFloat64Error * (1 + std::abs(exact));
   const double bound = 2 * standard_error + ulp(type, exact);
-  return type == DType::f32 ? std::max(bound, kFloat32Error * (1 + std::abs(exact))) : bound;
+  const double relative = type == DType::f64 ? kFloat64Error : type == DType::f32 ? kFloat32Error : 0.0;
+  return std::max(bound, relative * (1 + std::abs(exact)));
 }
 
 bool same_kind(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b; }
@@ -33,7 +34,7 @@ bool same_kind(double a, double b) { return std::isnan(a) ? std::isnan(b) : a ==
 }  // namespace
 
 std::string compare(const char* result_name, const TensorBuffer& got, const Expectation& expected) {
-  const auto& [exact, standard, magnitude] = expected;
+  const auto& [exact, standard, unrounded, magnitude] = expected;
   const DType type = got.view().dtype;
   const std::vector<double> values = got.values();
   for (std::size_t n = 0; n < values.size(); ++n) {
@@ -41,13 +42,14 @@ std::string compare(const char* result_name, const TensorBuffer& got, const Expe
     if ((!std::isfinite(values[n]) || !std::isfinite(wanted)) && !same_kind(values[n], wanted))
       return fmt::format("{}[{}] is {}, expected {}", result_name, n, values[n], wanted);
   }
-  const double standard_error = largest_error(type, exact, standard);
+  const double standard_error = std::max(largest_error(type, exact, standard), largest_error(type, exact, unrounded));
+  const double two_roundings = type == DType::f64 ? kTwoFloat64Roundings : kTwoRoundings;
   double worst = 0;
   std::string text;
   for (std::size_t n = 0; n < values.size(); ++n) {
     if (!std::isfinite(values[n])) continue;
     const double error = std::abs(values[n] - exact[n]);
-    const double rounding = magnitude.empty() ? 0.0 : kTwoRoundings * magnitude[n];
+    const double rounding = two_roundings * magnitude[n];
     const double allowed = allowed_error(type, exact[n], std::max(standard_error, rounding));
     if (error <= allowed || error / allowed <= worst) continue;
     worst = error / allowed;
@@ -58,7 +60,7 @@ std::string compare(const char* result_name, const TensorBuffer& got, const Expe
 }
 
 std::string compare_rmse(const char* result_name, const TensorBuffer& got, const Expectation& expected) {
-  const auto& [exact, standard, magnitude] = expected;
+  const std::vector<double>&exact = expected.exact, &standard = expected.standard;
   const DType type = got.view().dtype;
   const std::vector<double> values = got.values();
   double ours = 0, theirs = 0, last_place = 0;

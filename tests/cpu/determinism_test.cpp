@@ -1,0 +1,118 @@
+// Same inputs, same bits: whatever the number of threads, the run, and the neighbours in the batch.
+#include "cpu/backend_test.hpp"
+#include "random/generator.hpp"
+
+namespace onchip::test {
+namespace {
+
+class Determinism : public BackendTest {
+ protected:
+  void expect_same_bits(Case& c, const std::string& label) {
+    if (!has_backward()) c.dout = TensorBuffer();
+    std::vector<std::vector<std::byte>> first;
+    for (const int threads : {1, 2, 7, 1, 7}) {
+      c.options.num_threads = threads;
+      ASSERT_EQ(run_passes(c, GetParam()), "") << label;
+      const auto bytes = result_bytes(c);
+      if (first.empty()) first = bytes;
+      ASSERT_TRUE(bytes == first) << threads << " threads change the bits of " << label;
+    }
+  }
+};
+
+TEST_P(Determinism, OfAnyFeature) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Case c = draw_case(seed);
+    expect_same_bits(c, "seed " + std::to_string(seed) + ": " + describe(c));
+  }
+}
+
+/// Several tiles in each direction, more heads than threads and fewer, few queries over many keys.
+TEST_P(Determinism, OfManyTiles) {
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const Shape& shape : {Shape{1, 700, 700, 1, 1, 64, 64}, Shape{2, 300, 500, 4, 2, 32, 48},
+                               Shape{1, 1, 9000, 4, 1, 64, 64}, Shape{3, 5, 3000, 2, 2, 40, 40}}) {
+      Case c = dense_case(type, shape, 3, true);
+      c.options.causal = true;
+      set_statistics(c);
+      expect_same_bits(c, describe(c));
+    }
+}
+
+/// Sequences of one packed batch, each also alone.
+class BatchInvariance : public BackendTest {
+ protected:
+  struct Part {
+    std::int64_t length_q, length_k;
+  };
+
+  /// The rows [begin, begin + length) of a packed tensor.
+  static TensorBuffer rows_of(const TensorBuffer& packed, std::int64_t begin, std::int64_t length) {
+    const Tensor t = packed.view();
+    const std::int64_t row = t.shape[1] * t.shape[2];
+    const std::vector<double> all = packed.values();
+    TensorBuffer part(t.dtype, {length, t.shape[1], t.shape[2]});
+    part.assign({all.begin() + begin * row, all.begin() + (begin + length) * row});
+    return part;
+  }
+  static TensorBuffer lengths(const std::vector<std::int64_t>& of) {
+    std::vector<double> sums{0};
+    for (const std::int64_t length : of) sums.push_back(sums.back() + static_cast<double>(length));
+    TensorBuffer buffer(DType::i32, {static_cast<std::int64_t>(sums.size())});
+    buffer.assign(sums);
+    return buffer;
+  }
+  static Case packed_case(DType type, const std::vector<Part>& parts, std::int64_t heads) {
+    std::vector<std::int64_t> lengths_q, lengths_k;
+    std::int64_t total_q = 0, total_k = 0;
+    for (const Part& part : parts) {
+      lengths_q.push_back(part.length_q), lengths_k.push_back(part.length_k);
+      total_q += part.length_q, total_k += part.length_k;
+    }
+    Rng rng(17);
+    Case c;
+    c.q = TensorBuffer(type, {total_q, heads, 64});
+    c.k = c.v = TensorBuffer(type, {total_k, 2, 64});
+    for (TensorBuffer* t : {&c.q, &c.k, &c.v}) t->fill([&] { return rng.normal(); });
+    c.cu_seqlens_q = lengths(lengths_q), c.cu_seqlens_k = lengths(lengths_k);
+    c.options.causal = true;
+    add_results(c, true);
+    c.dout.fill([&] { return rng.normal(); });
+    return c;
+  }
+};
+
+/// dq is not held to it: it is a sum over splits of the keys, whose number follows from the whole batch.
+TEST_P(BatchInvariance, ASequenceAloneHasTheSameBits) {
+  const std::vector<Part> parts{{3, 2500}, {130, 130}, {1, 700}, {300, 40}, {64, 400}};
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Case all = packed_case(type, parts, 6);
+    set_statistics(all);
+    if (!has_backward()) all.dout = TensorBuffer();
+    ASSERT_EQ(run_passes(all, GetParam()), "");
+    std::int64_t begin_q = 0, begin_k = 0;
+    for (const Part& part : parts) {
+      Case alone = packed_case(type, {part}, 6);
+      alone.q = rows_of(all.q, begin_q, part.length_q);
+      alone.k = rows_of(all.k, begin_k, part.length_k), alone.v = rows_of(all.v, begin_k, part.length_k);
+      if (all.gradients())
+        alone.dout = rows_of(all.dout, begin_q, part.length_q);
+      else
+        alone.dout = TensorBuffer();
+      set_statistics(alone);
+      ASSERT_EQ(run_passes(alone, GetParam()), "");
+      EXPECT_EQ(alone.o.values(), rows_of(all.o, begin_q, part.length_q).values()) << "o, " << part.length_q;
+      if (all.gradients()) {
+        EXPECT_EQ(alone.dk.values(), rows_of(all.dk, begin_k, part.length_k).values()) << "dk, " << part.length_q;
+        EXPECT_EQ(alone.dv.values(), rows_of(all.dv, begin_k, part.length_k).values()) << "dv, " << part.length_q;
+      }
+      begin_q += part.length_q, begin_k += part.length_k;
+    }
+  }
+}
+
+ONCHIP_FOR_EACH_BACKEND(Determinism);
+ONCHIP_FOR_EACH_BACKEND(BatchInvariance);
+
+}  // namespace
+}  // namespace onchip::test
