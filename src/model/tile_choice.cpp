@@ -33,6 +33,7 @@ struct Streaming {
   double staying_bytes;      ///< that one staying row moves in all
   double accumulator_bytes;  ///< of a staying row, read and written once for each passing tile
   double flops;              ///< for each pair
+  double edge;               ///< passing rows computed beyond those visible, for each masked edge
 };
 
 double passing_bytes_per_cycle(double head_bytes, const CacheSizes& caches) {
@@ -41,8 +42,7 @@ double passing_bytes_per_cycle(double head_bytes, const CacheSizes& caches) {
 
 double cycles_per_row(const Streaming& s, int masked_edges, double passing_total, double compute_bytes,
                       const CacheSizes& caches) {
-  // A tile reaches over every masked edge by half of its height and width on average.
-  const double computed = std::min(passing_total, s.visible + masked_edges * 0.5 * (s.staying_tile + s.passing_tile));
+  const double computed = std::min(passing_total, s.visible + masked_edges * s.edge);
   const double steps = std::max(1.0, computed / s.passing_tile);
   const double far = passing_bytes_per_cycle(passing_total * s.passing_bytes, caches);
   const double flops_per_cycle = 2 * kRegisterBytesPerCycle / compute_bytes;
@@ -111,7 +111,9 @@ double cpu_tile_cost(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t 
                          .passing_cycles = 0,
                          .staying_bytes = row_bytes,
                          .accumulator_bytes = dv * compute,
-                         .flops = 2 * (d + dv)};
+                         .flops = 2 * (d + dv),
+                         // Each panel of rows computes the keys that one of its rows sees.
+                         .edge = 0.5 * static_cast<double>(r.granule_m) / group};
     return cycles_per_row(keys, edges, static_cast<double>(r.seqlen_k), compute, caches);
   }
   const Streaming queries{.visible = pairs * group / static_cast<double>(r.seqlen_k),
@@ -121,7 +123,9 @@ double cpu_tile_cost(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t 
                           .passing_cycles = kTransposeCyclesPerElement * (d + dv),
                           .staying_bytes = 2 * row_bytes,
                           .accumulator_bytes = (d + dv) * compute,
-                          .flops = 2 * (3 * d + 2 * dv)};
+                          .flops = 2 * (3 * d + 2 * dv),
+                          // Whole tiles are computed: they reach over an edge by half of their height and width.
+                          .edge = 0.5 * (m + n)};
   return cycles_per_row(queries, edges, static_cast<double>(r.seqlen_q) * group, compute, caches);
 }
 
