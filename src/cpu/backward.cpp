@@ -10,9 +10,6 @@
 namespace onchip::cpu {
 namespace {
 
-/// Where an lse is beyond this, f32 logits and lse leave gradients of f32 inputs with fewer digits than they are held to.
-constexpr double kLargestLse = 64;
-
 double largest_lse(const Problem& problem) {
   const LseRows rows(problem, problem.args.lse);
   double largest = 0;
@@ -111,7 +108,7 @@ void configure(const Problem& problem, Plan& plan) {
 }
 
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  if (problem.dtype() == DType::f32 && largest_lse(problem) > kLargestLse) {
+  if (problem.dtype() == DType::f32 && largest_lse(problem) > kLargestLseOfFloat) {
     WorkspaceCursor cursor(workspace);
     const BackwardInDouble in_double(problem, cursor);
     return in_double.run(workspace.subspan(cursor.used_bytes()));

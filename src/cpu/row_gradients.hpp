@@ -13,6 +13,10 @@
 
 namespace onchip::cpu {
 
+/// Where an lse is beyond this, f32 logits and lse leave gradients of f32 inputs with fewer digits than they are held to,
+/// and double is called for.
+inline constexpr double kLargestLseOfFloat = 64;
+
 /// dsink[h] = −Σ exp(sink − lse)·delta over the rows of all sequences, in order. `statistics(sequence, head, i)` gives
 /// {lse, delta}. Rows without a key have o = 0 and so delta = 0, whatever dout holds.
 template <typename Statistics>

@@ -6,6 +6,7 @@
 //
 // P is rounded to the input type before its product where that has 16 bits.
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "cpu/implementations.hpp"
@@ -17,6 +18,7 @@
 #include "cpu/standard/limits.hpp"
 #include "cpu/standard/matrices.hpp"
 #include "cpu/standard/round_row.hpp"
+#include "cpu/standard/row_in_double.hpp"
 
 namespace onchip::cpu {
 namespace {
@@ -37,6 +39,7 @@ class StandardBackward {
         p_(problem, cursor),
         ds_(problem, cursor),
         score_rows_(problem, cursor, threads),
+        row_in_double_(problem, cursor, threads),
         round_(problem, cursor, threads),
         visible_(problem),
         dk_(problem, problem.args.dk, cursor),
@@ -44,6 +47,7 @@ class StandardBackward {
         users_(problem, cursor),
         block_stride_(std::max(q_.row_stride(), v_.row_stride())),
         block_(cursor.take<T>(static_cast<std::size_t>(threads * kRowsPerTask * block_stride_))),
+        large_logits_(cursor.take<std::uint8_t>(static_cast<std::size_t>(problem.batch * problem.num_heads_q))),
         dbias_stride_(problem.args.dbias.present() ? padded<T>(problem.args.dbias.shape[3]) : 0),
         dbias_row_(cursor.take<T>(static_cast<std::size_t>(threads * dbias_stride_))) {}
 
@@ -55,6 +59,7 @@ class StandardBackward {
     load_keys(problem_, args_.v, KeyScales(problem_, args_.v_scale, problem_.v_scale_kind), threads_, v_);
     dk_.start(threads_);
     dv_.start(threads_);
+    std::fill_n(large_logits_, problem_.batch * problem_.num_heads_q, std::uint8_t{0});
     for_each_query_block([this](auto&&... block) { load_statistics(block...); });
     for_each_query_block([this](auto&&... block) { multiply_qk_and_dov(block...); });
     if (args_.dbias.present())
@@ -92,6 +97,9 @@ class StandardBackward {
   std::int64_t row_index(const Sequence& s, std::int64_t head, std::int64_t i) const {
     return first_query_row(problem_, s) * problem_.num_heads_q + head * s.seqlen_q + i;
   }
+  bool has_large_logits(const Sequence& s, std::int64_t head) const {
+    return large_logits_[s.batch * problem_.num_heads_q + head] != 0;
+  }
   T* block(int thread) const { return block_ + thread * kRowsPerTask * block_stride_; }
 
   void load_statistics(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
@@ -105,7 +113,11 @@ class StandardBackward {
       const std::int64_t half = first_part<T>(dout_.columns());
       delta_[row_index(s, head, i)] = kernels.dot(output, dout, half) +
                                       kernels.dot(output + half, dout + half, dout_.columns() - half);
-      lse_[row_index(s, head, i)] = *reinterpret_cast<const T*>(lse_rows.at(s, i, head));
+      const T lse = *reinterpret_cast<const T*>(lse_rows.at(s, i, head));
+      lse_[row_index(s, head, i)] = lse;
+      if (RowInDouble::is_needed(problem_, lse))
+        std::atomic_ref<std::uint8_t>(large_logits_[s.batch * problem_.num_heads_q + head])
+            .store(1, std::memory_order_relaxed);
     }
   }
 
@@ -121,8 +133,19 @@ class StandardBackward {
   void differentiate_row(const Sequence& s, std::int64_t head, std::int64_t i, int thread, T* dbias) const {
     const std::int64_t stride = p_.row_stride(s), at = row_index(s, head, i);
     T* p = p_.at(s, head) + i * stride;
+    T* ds = ds_.at(s, head) + i * stride;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const std::int64_t kv_head = head / problem_.heads_per_kv();
+      if (has_large_logits(s, head))
+        return row_in_double_.compute(s, head, i, thread,
+                                      {query_matrix(q_, s, head) + i * q_.row_stride(),
+                                       query_matrix(dout_, s, head) + i * dout_.row_stride(),
+                                       key_matrix(k_, s, kv_head), key_matrix(v_, s, kv_head), k_.row_stride(),
+                                       v_.row_stride()},
+                                      p, ds, dbias);
+    }
     row_kernels<T>().softmax_backward(score_rows_.make(s, head, i, thread), lse_[at], delta_[at], s.seqlen_k, p,
-                                      ds_.at(s, head) + i * stride, dbias);
+                                      ds, dbias);
     round_(p, s.seqlen_k, thread);
   }
 
@@ -214,12 +237,14 @@ class StandardBackward {
   T* delta_;
   ScoreMatrices<T> p_, ds_;
   ScoreRowMaker<T> score_rows_;
+  RowInDouble row_in_double_;
   RowRounder<T> round_;
   Visibility visible_;
   KeyGradient<T> dk_, dv_;
   PageUsers users_;
   std::int64_t block_stride_;
   T* block_;  // kRowsPerTask rows for each thread
+  std::uint8_t* large_logits_;  // [B, Hq]: rows are computed in double
   std::int64_t dbias_stride_;
   T* dbias_row_;  // one for each thread
 };
