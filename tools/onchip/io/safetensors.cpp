@@ -51,6 +51,7 @@ void check_entry(const HeaderEntry& entry, const std::string& path, std::uint64_
 /// The ranges, in order, tile the data: no gap, no overlap, nothing left at the end.
 void check_tiling(const std::vector<HeaderEntry>& entries, const std::string& path, std::uint64_t data_size) {
   std::vector<const HeaderEntry*> order;
+  order.reserve(entries.size());
   for (const HeaderEntry& entry : entries) order.push_back(&entry);
   std::sort(order.begin(), order.end(), [](const HeaderEntry* a, const HeaderEntry* b) {
     return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
@@ -84,6 +85,7 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, const
   for (const HeaderEntry& entry : entries) check_entry(entry, path, data.size());
   check_tiling(entries, path, data.size());
   std::vector<FileTensor> tensors;
+  tensors.reserve(entries.size());
   for (HeaderEntry& entry : entries)
     tensors.push_back({std::move(entry.name), entry.type, std::move(entry.shape),
                        data.subspan(entry.begin, entry.end - entry.begin)});
