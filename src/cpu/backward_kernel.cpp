@@ -23,13 +23,13 @@
 #include "cpu/simd/targets.hpp"
 #include "hwy/foreach_target.h"
 // foreach_target comes first: it includes this file once for each target.
+#include "cpu/prefetch.hpp"
 #include "cpu/row_order.hpp"
 #include "cpu/simd/convert-inl.h"
 #include "cpu/simd/gemm-inl.h"
 #include "cpu/simd/probability-inl.h"
 #include "cpu/simd/score-inl.h"
 #include "cpu/simd/transpose-inl.h"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -87,6 +87,10 @@ class BackwardTile {
         tile_(tile),
         group_(call.problem.heads_per_kv()),
         units_(score_units(call.problem)),
+        q_rows_(call.problem, call.problem.args.q),
+        dout_rows_(call.problem, call.problem.args.dout),
+        q_row_bytes_(call.problem.head_dim * static_cast<int64_t>(size_of(call.problem.args.q.dtype))),
+        dout_row_bytes_(call.problem.head_dim_v * static_cast<int64_t>(size_of(call.problem.args.dout.dtype))),
         s_(call.problem, call.tile, cursor) {}
 
   void run() {
@@ -114,8 +118,14 @@ class BackwardTile {
 
   void load_keys() {
     const KeyRows k_rows(problem_, args_.k), v_rows(problem_, args_.v);
+    const int64_t k_bytes = problem_.head_dim * static_cast<int64_t>(size_of(args_.k.dtype));
+    const int64_t v_bytes = problem_.head_dim_v * static_cast<int64_t>(size_of(args_.v.dtype));
     keys_finite_ = true;
     for (int64_t j = tile_.keys.begin; j < tile_.keys.end; ++j) {
+      if (j + kRowsAhead < tile_.keys.end) {
+        prefetch_bytes(k_rows.at(tile_.sequence, j + kRowsAhead, tile_.kv_head), k_bytes);
+        prefetch_bytes(v_rows.at(tile_.sequence, j + kRowsAhead, tile_.kv_head), v_bytes);
+      }
       T* k = s_.k + (j - tile_.keys.begin) * s_.k_stride;
       T* v = s_.v + (j - tile_.keys.begin) * s_.v_stride;
       load_row(args_.k.dtype, k_rows.at(tile_.sequence, j, tile_.kv_head), problem_.head_dim, T(1), k);
@@ -135,7 +145,6 @@ class BackwardTile {
 
   /// Rows and columns of Q and dO. Rows without a key, and lanes past the last row, are 0.
   void load_queries(const QueryBlock& block, const T* lse_log2) {
-    const QueryRows q_rows(problem_, args_.q), dout_rows(problem_, args_.dout);
     const int64_t lanes = whole_vectors<T>(block.rows);
     queries_finite_ = all_live_ = true;
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -144,9 +153,9 @@ class BackwardTile {
       const bool live = lane < block.rows && !is_dead(lse_log2[lane]);
       if (live) {
         const int64_t i = block.query(lane), head = block.head(lane);
-        load_row(args_.q.dtype, q_rows.at(block.sequence, i, head), problem_.head_dim,
+        load_row(args_.q.dtype, q_rows_.at(block.sequence, i, head), problem_.head_dim,
                  static_cast<T>(units_.query_factor), q);
-        load_row(args_.dout.dtype, dout_rows.at(block.sequence, i, head), problem_.head_dim_v, T(1), dout);
+        load_row(args_.dout.dtype, dout_rows_.at(block.sequence, i, head), problem_.head_dim_v, T(1), dout);
         queries_finite_ = queries_finite_ && all_finite(q, problem_.head_dim) && all_finite(dout, problem_.head_dim_v);
       } else {
         for (int64_t c = 0; c < s_.k_stride; ++c) q[c] = 0;
@@ -158,19 +167,28 @@ class BackwardTile {
     transpose(lanes, problem_.head_dim_v, s_.dout, s_.v_stride, s_.dout_columns, s_.lanes);
   }
 
-  /// Asks for the rows of a block, which come from far away one after another, while another block is computed.
-  void prefetch(const QueryBlock& block) const {
-    constexpr int64_t kLineBytes = 64;
-    const QueryRows q_rows(problem_, args_.q), dout_rows(problem_, args_.dout);
-    const int64_t q_bytes = problem_.head_dim * static_cast<int64_t>(size_of(args_.q.dtype));
-    const int64_t dout_bytes = problem_.head_dim_v * static_cast<int64_t>(size_of(args_.dout.dtype));
-    for (int64_t lane = 0; lane < block.rows; ++lane) {
-      const std::byte* q = q_rows.at(block.sequence, block.query(lane), block.head(lane));
-      const std::byte* dout = dout_rows.at(block.sequence, block.query(lane), block.head(lane));
-      for (int64_t at = 0; at < q_bytes; at += kLineBytes) hwy::Prefetch(q + at);
-      for (int64_t at = 0; at < dout_bytes; at += kLineBytes) hwy::Prefetch(dout + at);
+  /// Brings the rows of the next block closer while one is computed, a few lines at a time between the blocks of the
+  /// products: rows a head's stride apart escape the hardware.
+  class Prefetch {
+   public:
+    Prefetch(const BackwardTile& tile, const QueryBlock& block, int64_t steps)
+        : tile_(tile), block_(block), per_step_((block.rows + steps - 1) / steps) {}
+
+    void operator()() const {
+      const int64_t stop = next_ + per_step_ < block_.rows ? next_ + per_step_ : block_.rows;
+      for (; next_ < stop; ++next_) {
+        const int64_t i = block_.query(next_), head = block_.head(next_);
+        prefetch_bytes(tile_.q_rows_.at(block_.sequence, i, head), tile_.q_row_bytes_);
+        prefetch_bytes(tile_.dout_rows_.at(block_.sequence, i, head), tile_.dout_row_bytes_);
+      }
     }
-  }
+
+   private:
+    const BackwardTile& tile_;
+    const QueryBlock& block_;
+    mutable int64_t next_ = 0;
+    const int64_t per_step_;
+  };
 
   static bool is_dead(T lse_log2) { return lse_log2 == hn::GetLane(hn::Inf(hn::ScalableTag<T>())); }
 
@@ -187,7 +205,6 @@ class BackwardTile {
     if (s_.table.mask) cover = mask_cover(s_.table.mask, block.rows, tile_.keys.begin, keys);
     if (cover == MaskCover::none) return;
     load_queries(block, rows.lse_log2);
-    prefetch(next);
     const bool finite = keys_finite_ && queries_finite_;
     const bool hide_dead = !finite && !all_live_;
     if (hide_dead) hide_dead_rows(block, rows.lse_log2);
@@ -195,8 +212,10 @@ class BackwardTile {
     const bool window_edge =
         hide_dead || seen_by_all.begin > tile_.keys.begin || seen_by_all.end < tile_.keys.end;
     const int64_t panel = kPanelVectors * vector_lanes<T>();
+    const Prefetch prefetch(*this, next, (lanes + panel - 1) / panel * 2 * gemm_blocks(keys));
     for (int64_t lane = 0; lane < lanes; lane += panel)
-      one_panel(lane, lanes - lane < panel ? lanes - lane : panel, window_edge, cover == MaskCover::some, rows);
+      one_panel(lane, lanes - lane < panel ? lanes - lane : panel, window_edge, cover == MaskCover::some, rows,
+                prefetch);
     if (tile_.dbias != nullptr) add_bias_gradient(block);
     if (problem_.softcap > 0) multiply_tile(keys, lanes, s_.through_softcap, s_.ds);
     if (finite)
@@ -212,16 +231,17 @@ class BackwardTile {
   }
 
   /// P and dS of one panel of lanes.
-  void one_panel(int64_t lane, int64_t lanes, bool window_edge, bool mask_edge, const RowStatistics<T>& rows) {
+  void one_panel(int64_t lane, int64_t lanes, bool window_edge, bool mask_edge, const RowStatistics<T>& rows,
+                 const Prefetch& prefetch) {
     const int64_t keys = tile_.keys.size();
     T* p = s_.p + lane;
     T* ds = s_.ds + lane;
     gemm<T>(GemmStart::zero, keys, lanes, problem_.head_dim,
-            {s_.k, s_.k_stride, 1, s_.q_columns + lane, s_.lanes, p, s_.lanes, nullptr, kScoreRun});
+            {s_.k, s_.k_stride, 1, s_.q_columns + lane, s_.lanes, p, s_.lanes, nullptr, kScoreRun}, prefetch);
     score_tile<T>(problem_, s_.table, {p, s_.lanes, tile_.keys.begin, keys, lane, lanes}, window_edge, mask_edge,
                   s_.through_softcap ? s_.through_softcap + lane : nullptr);
     gemm<T>(GemmStart::zero, keys, lanes, problem_.head_dim_v,
-            {s_.v, s_.v_stride, 1, s_.dout_columns + lane, s_.lanes, ds, s_.lanes, nullptr});
+            {s_.v, s_.v_stride, 1, s_.dout_columns + lane, s_.lanes, ds, s_.lanes, nullptr}, prefetch);
     differentiate_tile<T>(keys, lanes, units_.log2_unit,
                           {rows.lse_log2 + lane, rows.lse_log2_rest + lane, rows.delta + lane}, p, ds, s_.lanes);
   }
@@ -301,6 +321,8 @@ class BackwardTile {
   const KeyTile<T>& tile_;
   const int64_t group_;
   const ScoreUnits units_;
+  const QueryRows q_rows_, dout_rows_;
+  const int64_t q_row_bytes_, dout_row_bytes_;
   BackwardScratch<T> s_;
   bool keys_finite_ = true;
   bool queries_finite_ = true;

@@ -6,6 +6,9 @@
 
 namespace onchip::cpu {
 
+/// How far a loop that does little with each row asks ahead.
+inline constexpr std::int64_t kRowsAhead = 4;
+
 /// The `bytes` from `address` on, a line at a time. A core drops prefetches beyond the few dozen lines that it can have
 /// under way. Always inlined, and with an effect in the compiler's eyes: GCC 12 takes a function that only prefetches
 /// for one without effects and removes the call.

@@ -17,6 +17,7 @@
 #include "core/threads.hpp"
 #include "cpu/backward_kernel.hpp"
 #include "cpu/host.hpp"
+#include "cpu/prefetch.hpp"
 #include "cpu/row_gradients.hpp"
 #include "cpu/row_order.hpp"
 #include "model/tile_choice.hpp"
@@ -151,8 +152,14 @@ class TiledBackward {
     const std::int64_t base = first_packed_row(problem_, s, kv_head), group = problem_.heads_per_kv();
     T* o = reinterpret_cast<T*>(scratch(thread));
     T* dout = o + padded<T>(problem_.head_dim_v);
+    const std::int64_t o_bytes = problem_.head_dim_v * static_cast<std::int64_t>(size_of(args_.o.dtype));
+    const std::int64_t dout_bytes = problem_.head_dim_v * static_cast<std::int64_t>(size_of(args_.dout.dtype));
     for (std::int64_t row = first; row < end; ++row) {
       const std::int64_t i = row / group, head = kv_head * group + row % group;
+      if (const std::int64_t ahead = row + kRowsAhead; ahead < end) {
+        prefetch_bytes(o_rows.at(s, ahead / group, kv_head * group + ahead % group), o_bytes);
+        prefetch_bytes(dout_rows.at(s, ahead / group, kv_head * group + ahead % group), dout_bytes);
+      }
       const double lse = load_element(args_.lse.dtype, lse_rows.at(s, i, head), 0);
       T& rounded = rows_.lse_log2[base + row];
       T& rest = rows_.lse_log2_rest[base + row];
