@@ -197,12 +197,25 @@ class BackwardTile {
     return {call_.rows.lse_log2 + row, call_.rows.lse_log2_rest + row, call_.rows.delta + row};
   }
 
+  /// Keys of the tile that some row of the block sees. dbias is added to in whole tiles.
+  KeyRange keys_seen(const QueryBlock& block) const {
+    if (tile_.dbias != nullptr) return tile_.keys;
+    const KeyRange seen = block.keys_of_any();
+    return {seen.begin > tile_.keys.begin ? seen.begin : tile_.keys.begin,
+            seen.end < tile_.keys.end ? seen.end : tile_.keys.end};
+  }
+
+  /// `matrix` from the row of key j on.
+  T* from_key(T* matrix, int64_t j, int64_t stride) const { return matrix + (j - tile_.keys.begin) * stride; }
+
   void one_block(const QueryBlock& block, const QueryBlock& next) {
-    const int64_t lanes = whole_vectors<T>(block.rows), keys = tile_.keys.size();
+    const int64_t lanes = whole_vectors<T>(block.rows);
+    const KeyRange keys = keys_seen(block);
+    if (keys.empty()) return;
     const RowStatistics<T> rows = statistics(block);
     s_.table.fill(problem_, block, lanes);
     MaskCover cover = MaskCover::all;
-    if (s_.table.mask) cover = mask_cover(s_.table.mask, block.rows, tile_.keys.begin, keys);
+    if (s_.table.mask) cover = mask_cover(s_.table.mask, block.rows, keys.begin, keys.size());
     if (cover == MaskCover::none) return;
     load_queries(block, rows.lse_log2);
     const bool finite = keys_finite_ && queries_finite_;
@@ -210,18 +223,18 @@ class BackwardTile {
     if (hide_dead) hide_dead_rows(block, rows.lse_log2);
     const KeyRange seen_by_all = block.keys_of_all();
     const bool window_edge =
-        hide_dead || seen_by_all.begin > tile_.keys.begin || seen_by_all.end < tile_.keys.end;
+        hide_dead || seen_by_all.begin > keys.begin || seen_by_all.end < keys.end;
     const int64_t panel = kPanelVectors * vector_lanes<T>();
-    const Prefetch prefetch(*this, next, (lanes + panel - 1) / panel * 2 * gemm_blocks(keys));
+    const Prefetch prefetch(*this, next, (lanes + panel - 1) / panel * 2 * gemm_blocks(keys.size()));
     for (int64_t lane = 0; lane < lanes; lane += panel)
-      one_panel(lane, lanes - lane < panel ? lanes - lane : panel, window_edge, cover == MaskCover::some, rows,
+      one_panel(keys, lane, lanes - lane < panel ? lanes - lane : panel, window_edge, cover == MaskCover::some, rows,
                 prefetch);
     if (tile_.dbias != nullptr) add_bias_gradient(block);
     if (problem_.softcap > 0) multiply_tile(keys, lanes, s_.through_softcap, s_.ds);
     if (finite)
-      add_products(block);
+      add_products(block, keys);
     else
-      add_pair_by_pair(block);
+      add_pair_by_pair(block, keys);
   }
 
   /// Rows without a key get an empty window, so that NaN in a key does not reach them.
@@ -231,24 +244,24 @@ class BackwardTile {
   }
 
   /// P and dS of one panel of lanes.
-  void one_panel(int64_t lane, int64_t lanes, bool window_edge, bool mask_edge, const RowStatistics<T>& rows,
+  void one_panel(KeyRange keys, int64_t lane, int64_t lanes, bool window_edge, bool mask_edge, const RowStatistics<T>& rows,
                  const Prefetch& prefetch) {
-    const int64_t keys = tile_.keys.size();
-    T* p = s_.p + lane;
-    T* ds = s_.ds + lane;
-    gemm<T>(GemmStart::zero, keys, lanes, problem_.head_dim,
-            {s_.k, s_.k_stride, 1, s_.q_columns + lane, s_.lanes, p, s_.lanes, nullptr, kScoreRun}, prefetch);
-    score_tile<T>(problem_, s_.table, {p, s_.lanes, tile_.keys.begin, keys, lane, lanes}, window_edge, mask_edge,
-                  s_.through_softcap ? s_.through_softcap + lane : nullptr);
-    gemm<T>(GemmStart::zero, keys, lanes, problem_.head_dim_v,
-            {s_.v, s_.v_stride, 1, s_.dout_columns + lane, s_.lanes, ds, s_.lanes, nullptr}, prefetch);
-    differentiate_tile<T>(keys, lanes, units_.log2_unit,
+    T* p = from_key(s_.p, keys.begin, s_.lanes) + lane;
+    T* ds = from_key(s_.ds, keys.begin, s_.lanes) + lane;
+    T* slope = s_.through_softcap ? from_key(s_.through_softcap, keys.begin, s_.lanes) + lane : nullptr;
+    gemm<T>(GemmStart::zero, keys.size(), lanes, problem_.head_dim,
+            {from_key(s_.k, keys.begin, s_.k_stride), s_.k_stride, 1, s_.q_columns + lane, s_.lanes, p, s_.lanes, nullptr, kScoreRun}, prefetch);
+    score_tile<T>(problem_, s_.table, {p, s_.lanes, keys.begin, keys.size(), lane, lanes}, window_edge, mask_edge,
+                  slope);
+    gemm<T>(GemmStart::zero, keys.size(), lanes, problem_.head_dim_v,
+            {from_key(s_.v, keys.begin, s_.v_stride), s_.v_stride, 1, s_.dout_columns + lane, s_.lanes, ds, s_.lanes, nullptr}, prefetch);
+    differentiate_tile<T>(keys.size(), lanes, units_.log2_unit,
                           {rows.lse_log2 + lane, rows.lse_log2_rest + lane, rows.delta + lane}, p, ds, s_.lanes);
   }
 
-  HWY_NOINLINE void multiply_tile(int64_t keys, int64_t lanes, const T* HWY_RESTRICT factor, T* HWY_RESTRICT tile) {
+  HWY_NOINLINE void multiply_tile(KeyRange keys, int64_t lanes, const T* HWY_RESTRICT factor, T* HWY_RESTRICT tile) {
     const hn::ScalableTag<T> d;
-    for (int64_t key = 0; key < keys; ++key)
+    for (int64_t key = keys.begin - tile_.keys.begin; key < keys.end - tile_.keys.begin; ++key)
       for (int64_t lane = 0; lane < lanes; lane += vector_lanes<T>()) {
         const int64_t at = key * s_.lanes + lane;
         const auto old = hn::Load(d, tile + at);
@@ -258,23 +271,26 @@ class BackwardTile {
       }
   }
 
-  void add_products(const QueryBlock& block) {
-    const int64_t keys = tile_.keys.size();
+  void add_products(const QueryBlock& block, KeyRange keys) {
+    const T* p = from_key(s_.p, keys.begin, s_.lanes);
+    const T* ds = from_key(s_.ds, keys.begin, s_.lanes);
+    const int64_t k_lanes = whole_vectors<T>(problem_.head_dim), v_lanes = whole_vectors<T>(problem_.head_dim_v);
     if (call_.dv.present())
-      gemm<T>(GemmStart::add, keys, whole_vectors<T>(problem_.head_dim_v), block.rows,
-              {s_.p, s_.lanes, 1, s_.dout, s_.v_stride, s_.dv, s_.v_stride, nullptr});
+      gemm<T>(GemmStart::add, keys.size(), v_lanes, block.rows,
+              {p, s_.lanes, 1, s_.dout, s_.v_stride, from_key(s_.dv, keys.begin, s_.v_stride), s_.v_stride, nullptr});
     if (call_.dk.present())
-      gemm<T>(GemmStart::add, keys, whole_vectors<T>(problem_.head_dim), block.rows,
-              {s_.ds, s_.lanes, 1, s_.q, s_.k_stride, s_.dk, s_.k_stride, nullptr});
+      gemm<T>(GemmStart::add, keys.size(), k_lanes, block.rows,
+              {ds, s_.lanes, 1, s_.q, s_.k_stride, from_key(s_.dk, keys.begin, s_.k_stride), s_.k_stride, nullptr});
     if (tile_.dq != nullptr)
-      gemm<T>(GemmStart::add, block.rows, whole_vectors<T>(problem_.head_dim), keys,
-              {s_.ds, 1, s_.lanes, s_.k, s_.k_stride, tile_.dq + block.first_row * s_.k_stride, s_.k_stride, nullptr});
+      gemm<T>(GemmStart::add, block.rows, k_lanes, keys.size(),
+              {ds, 1, s_.lanes, from_key(s_.k, keys.begin, s_.k_stride), s_.k_stride,
+               tile_.dq + block.first_row * s_.k_stride, s_.k_stride, nullptr});
   }
 
   /// add_products() without the pairs that are hidden.
-  HWY_NOINLINE void add_pair_by_pair(const QueryBlock& block) {
-    for (int64_t key = 0; key < tile_.keys.size(); ++key) {
-      const int64_t j = tile_.keys.begin + key;
+  HWY_NOINLINE void add_pair_by_pair(const QueryBlock& block, KeyRange keys) {
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const int64_t key = j - tile_.keys.begin;
       for (int64_t lane = 0; lane < block.rows; ++lane) {
         const bool in_window = s_.table.key_begin[lane] <= j && j < s_.table.key_end[lane];
         const bool unmasked = s_.table.mask == nullptr || s_.table.mask[lane][j] != std::byte{0};
