@@ -105,6 +105,7 @@ void configure(const Problem& problem, Plan& plan) {
   plan.tile = f64 ? choose_backward_tile<double>(problem) : choose_backward_tile<float>(problem);
   plan.workspace_bytes = f64 ? tiled_bytes<double>(problem, plan) : tiled_bytes<float>(problem, plan);
   if (problem.dtype() == DType::f32) plan.workspace_bytes = std::max(plan.workspace_bytes, in_double_bytes(problem));
+  plan.tile = with_even_tiles(problem, plan.tile);
 }
 
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {

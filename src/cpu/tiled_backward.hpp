@@ -51,6 +51,7 @@ struct BackwardTask {
   std::int32_t sequence_group, head_group, split;
 };
 
+/// The largest tile that the problem is worth, and splits.
 template <typename T>
 TileConfig choose_backward_tile(const Problem& problem) {
   const BackwardShape shape = backward_shape<T>();
@@ -68,6 +69,15 @@ TileConfig choose_backward_tile(const Problem& problem) {
   const std::int64_t affordable = kMostSplitBytes / std::max<std::int64_t>(1, copy_bytes);
   tile.num_splits = std::clamp<std::int64_t>(std::min(ceil_div(kEnoughTasks, tasks), affordable), 1,
                                              ceil_div(keys, tile.tile_n));
+  return tile;
+}
+
+/// The same number of tiles, each no taller than needed. Workspace is sized for the tile before that, which does not grow
+/// when sequences turn out shorter.
+inline TileConfig with_even_tiles(const Problem& problem, TileConfig tile) {
+  const std::int64_t keys = std::max<std::int64_t>(1, problem.max_seqlen_k);
+  const std::int64_t even = ceil_div(keys, ceil_div(keys, tile.tile_n));
+  tile.tile_n = ceil_div(even, kKeyGranule) * kKeyGranule;
   return tile;
 }
 

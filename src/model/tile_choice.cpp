@@ -124,8 +124,8 @@ double cpu_tile_cost(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t 
                           .staying_bytes = 2 * row_bytes,
                           .accumulator_bytes = (d + dv) * compute,
                           .flops = 2 * (3 * d + 2 * dv),
-                          // Whole tiles are computed: they reach over an edge by half of their height and width.
-                          .edge = 0.5 * (m + n)};
+                          // Each block of rows computes the keys that one of its rows sees.
+                          .edge = 0.5 * m};
   return cycles_per_row(queries, edges, static_cast<double>(r.seqlen_q) * group, compute, caches);
 }
 

@@ -109,15 +109,20 @@ TEST(TileChoice, EqualTilesLeaveNoSliver) {
   EXPECT_LT(blocks * tile.tile_m - 300, blocks * r.granule_m);
 }
 
-TEST(TileChoice, MaskedEdgesAskForSmallerTilesWhereWholeTilesAreComputed) {
-  const auto area = [](Pass pass, std::int64_t window_right) {
-    CpuTileRequest r = request(pass, 1024, 64);
-    r.window_right = window_right;
-    const TileConfig tile = choose_cpu_tile(r, kZen5);
-    return tile.tile_m * tile.tile_n;
-  };
-  EXPECT_LT(area(Pass::backward, 0), area(Pass::backward, -1));
-  EXPECT_EQ(area(Pass::forward, 0), area(Pass::forward, -1));  // its panels stop at their own edge
+TEST(TileChoice, MaskedEdgesAskForNarrowerBlocksGoingBackward) {
+  CpuTileRequest r = request(Pass::backward, 1024, 64);
+  const double narrow = cpu_tile_cost(r, 48, 256, kZen5), wide = cpu_tile_cost(r, 480, 256, kZen5);
+  r.window_right = 0;
+  const double narrow_causal = cpu_tile_cost(r, 48, 256, kZen5), wide_causal = cpu_tile_cost(r, 480, 256, kZen5);
+  EXPECT_GT(wide_causal / narrow_causal, wide / narrow);
+}
+
+TEST(TileChoice, PanelsStopAtMaskedEdgesGoingForward) {
+  CpuTileRequest r = request(Pass::forward, 1024, 64);
+  const TileConfig dense = choose_cpu_tile(r, kZen5);
+  r.window_right = 0;
+  const TileConfig causal = choose_cpu_tile(r, kZen5);
+  EXPECT_EQ(causal.tile_m * causal.tile_n, dense.tile_m * dense.tile_n);
 }
 
 TEST(TileChoice, EmptyProblemsGetOneGranule) {
