@@ -80,11 +80,21 @@ std::int64_t make_tasks(const Problem& problem, const TileConfig& tile, Task* ta
   return count;
 }
 
+/// Keys for which one panel of scores fills half of L1, where softmax and products find it again.
+template <typename T>
+std::int64_t keys_in_l1(const KernelShape& shape) {
+  const std::int64_t fits = host_caches().l1_bytes / 2 / (shape.panel_lanes * static_cast<std::int64_t>(sizeof(T)));
+  return std::max<std::int64_t>(1, fits / kKeyGranule) * kKeyGranule;
+}
+
 template <typename T>
 TileConfig choose_tile(const Problem& problem) {
   const KernelShape shape = forward_shape<T>();
   model::CpuTileRequest request = model::cpu_tile_request(problem, sizeof(T), shape.panel_lanes, kKeyGranule);
   request.seqlen_q = request.seqlen_k = kNominalLength;
+  request.max_tile_n = keys_in_l1<T>(shape);
+  // Each panel of rows computes with no more than the keys it sees, so masked edges cost nothing that tiles could save.
+  request.window_left = request.window_right = -1;
   TileConfig tile = model::choose_cpu_tile(request, host_caches());
   const std::int64_t rows = problem.max_seqlen_q * problem.heads_per_kv();
   const std::int64_t tasks = problem.num_threads > 1 ? kTasksPerThread * problem.num_threads : 1;

@@ -59,7 +59,7 @@ std::int64_t largest_tile_n(const CpuTileRequest& r, std::int64_t tile_m, std::i
   const std::int64_t base = cpu_scratch_elements(r.pass, tile_m, 0, r.head_dim, r.head_dim_v, r.granule_m);
   const std::int64_t per_key = cpu_scratch_elements(r.pass, tile_m, 1, r.head_dim, r.head_dim_v, r.granule_m) - base;
   const std::int64_t fits = std::max<std::int64_t>(0, budget_elements - base) / per_key / r.granule_n * r.granule_n;
-  return std::min(fits, round_up(r.seqlen_k, r.granule_n));
+  return std::min({fits, round_up(r.seqlen_k, r.granule_n), r.max_tile_n});
 }
 
 /// Equal tiles: as many as before, each no larger than needed.

@@ -26,6 +26,7 @@ struct CpuTileRequest {
   std::int64_t compute_bytes = 4;  ///< of an element of scratch
   std::int64_t granule_m = 16;     ///< tile_m is a multiple of this panel: vector lanes × vectors of the microkernel
   std::int64_t granule_n = 8;      ///< and tile_n of this
+  std::int64_t max_tile_n = INT64_MAX;  ///< what the kernel asks for besides, a multiple of granule_n
 };
 
 /// The request of a problem's longest sequence.

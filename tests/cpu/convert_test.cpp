@@ -86,6 +86,24 @@ TEST(Convert, StoresRoundedToNearestEven) {
   });
 }
 
+TEST(Convert, LoadsRowsAStrideApart) {
+  for_each_target([](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (std::int64_t n : {5, 64}) {
+      const std::int64_t rows = 3, stride = 64, bytes = 2 * n + 6;
+      std::vector<std::byte> src(static_cast<std::size_t>(rows * bytes), std::byte{0xFF});
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t i = 0; i < n; ++i)
+          store_element(DType::bf16, src.data() + r * bytes, i, static_cast<double>(r * 100 + i));
+      Scratch<float> dst(static_cast<std::size_t>(rows * stride));
+      simd_functions<float>().load_rows(DType::bf16, src.data(), bytes, rows, n, dst.data(), stride);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t i = 0; i < n; ++i)
+          ASSERT_EQ(dst[r * stride + i], to_float(from_double<BFloat16>(static_cast<double>(r * 100 + i))));
+    }
+  });
+}
+
 TEST(Convert, FactorAppliesBothWays) {
   for_each_target([](const std::string& target) {
     SCOPED_TRACE(target);

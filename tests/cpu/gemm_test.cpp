@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "cpu/simd_functions.hpp"
@@ -82,6 +83,51 @@ TEST(Gemm, BitsOfALaneDoNotDependOnItsNeighbours) {
                  nullptr});
       for (std::int64_t lane = 0; lane < vector; ++lane) ASSERT_EQ(narrow[lane], wide[i * lanes + vector + lane]);
     }
+  });
+}
+
+template <typename T>
+void check_dot(std::int64_t rows, std::int64_t keys, std::int64_t vectors) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows, " << keys << " keys, " << vectors << " vectors");
+  const std::int64_t depth = vectors * simd_functions<T>().vector_lanes(), room = (keys + 3) / 4 * 4;
+  const std::int64_t k_stride = depth + 3;  // unaligned rows, as in a caller's tensor
+  Scratch<T> q(static_cast<std::size_t>(rows * depth)), scores(static_cast<std::size_t>(rows * room));
+  std::vector<T> k(static_cast<std::size_t>(keys * k_stride));
+  for (std::int64_t i = 0; i < rows * depth; ++i) q[i] = static_cast<T>(std::sin(0.7 * double(i)));
+  for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<T>(std::cos(0.3 * double(i)));
+  simd_functions<T>().dot_keys(rows, keys, depth, q.data(), depth, k.data(), k_stride, scores.data(), room);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t j = 0; j < keys; ++j) {
+      double want = 0;
+      for (std::int64_t i = 0; i < depth; ++i)
+        want += double(q[r * depth + i]) * double(k[static_cast<std::size_t>(j * k_stride + i)]);
+      ASSERT_NEAR(scores[r * room + j], want, std::numeric_limits<T>::epsilon() * (2 + double(depth)));
+    }
+  }
+}
+
+TEST(Dot, AnyNumberOfRowsAndKeys) {
+  for_each_target([](const std::string& target) {
+    SCOPED_TRACE(target);
+    for (std::int64_t rows : {1, 2, 3, 16})
+      for (std::int64_t keys : {1, 3, 4, 9, 32}) {
+        check_dot<float>(rows, keys, 4);
+        check_dot<double>(rows, keys, 3);
+      }
+  });
+}
+
+TEST(Dot, BitsOfAKeyDoNotDependOnHowManyFollow) {
+  for_each_target([](const std::string& target) {
+    SCOPED_TRACE(target);
+    const std::int64_t depth = 2 * simd_functions<float>().vector_lanes();
+    Scratch<float> q(static_cast<std::size_t>(depth)), few(8), many(8);
+    std::vector<float> k(static_cast<std::size_t>(8 * depth));
+    for (std::int64_t i = 0; i < depth; ++i) q[i] = std::sin(static_cast<float>(i));
+    for (std::size_t i = 0; i < k.size(); ++i) k[i] = std::cos(static_cast<float>(i));
+    simd_functions<float>().dot_keys(1, 8, depth, q.data(), depth, k.data(), depth, many.data(), 8);
+    simd_functions<float>().dot_keys(1, 5, depth, q.data(), depth, k.data(), depth, few.data(), 8);
+    for (std::int64_t j = 0; j < 5; ++j) ASSERT_EQ(few[j], many[j]);
   });
 }
 

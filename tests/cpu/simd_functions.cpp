@@ -6,6 +6,7 @@
 #include "hwy/foreach_target.h"
 // foreach_target first
 #include "cpu/simd/convert-inl.h"
+#include "cpu/simd/dot-inl.h"
 #include "cpu/simd/exp2-inl.h"
 #include "cpu/simd/gemm-inl.h"
 #include "cpu/simd/score-inl.h"
@@ -35,6 +36,12 @@ void gemm_case(const GemmCase<T>& g) {
 }
 
 template <typename T>
+void dot_case(std::int64_t rows, std::int64_t keys, std::int64_t depth, const T* q, std::int64_t q_stride, const T* k,
+              std::int64_t k_stride, T* scores, std::int64_t score_stride) {
+  dot_keys<T>(rows, keys, depth, q, q_stride, k, k_stride, scores, score_stride);
+}
+
+template <typename T>
 bool softmax_case(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T unit, T* row_max,
                   T* row_sum, T* factor) {
   return softmax_tile<T>(keys, lanes, scores, stride, unit, {row_max, row_sum, factor});
@@ -61,8 +68,8 @@ void transpose_case(std::int64_t rows, std::int64_t cols, const T* src, std::int
 template <typename T>
 const SimdFunctions<T>* table() {
   static constexpr SimdFunctions<T> kTable{
-      vector_lanes<T>,   exp2_array<T>,     tanh_array<T>,   gemm_case<T>,  load_row<T>,
-      store_row<T>,      transpose_case<T>, softmax_case<T>, score_case<T>, mask_cover_case};
+      vector_lanes<T>, exp2_array<T>, tanh_array<T>,     gemm_case<T>,    dot_case<T>,   load_row<T>,
+      load_rows<T>,    store_row<T>,  transpose_case<T>, softmax_case<T>, score_case<T>, mask_cover_case};
   return &kTable;
 }
 

@@ -1,7 +1,7 @@
 // exp2 and tanh on vectors of float or double.
 //
 // 2^x = 2^n · 2^f with n = round(x), |f| ≤ 1/2, and 2^f = 1 + f·q(f): 2^0 is exactly 1. Rounding adds 1.5·2^23 (or
-// 2^52), which leaves n in the low bits of the sum. NaN stays NaN, −∞ gives exactly 0, +∞ gives +∞, and results below
+// 2^52), which leaves n in the low bits of the sum; AVX-512 has instructions for both steps. NaN stays NaN, −∞ gives exactly 0, +∞ gives +∞, and results below
 // the smallest normal number are rounded once, as arithmetic does it.
 #if defined(ONCHIP_CPU_SIMD_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONCHIP_CPU_SIMD_EXP2_INL_H_
@@ -120,9 +120,31 @@ HWY_INLINE V max_or_nan(D d, V x, hn::TFromD<D> limit) {
 #endif
 }
 
+#undef ONCHIP_HAVE_REDUCE
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+#define ONCHIP_HAVE_REDUCE 1
+/// x minus the nearest integer; 0 for infinities.
+HWY_INLINE hn::Vec512<float> reduce(hn::Vec512<float> x) {
+  return hn::Vec512<float>{_mm512_reduce_ps(x.raw, _MM_FROUND_NO_EXC)};
+}
+HWY_INLINE hn::Vec512<double> reduce(hn::Vec512<double> x) {
+  return hn::Vec512<double>{_mm512_reduce_pd(x.raw, _MM_FROUND_NO_EXC)};
+}
+#else
+#define ONCHIP_HAVE_REDUCE 0
+#endif
+
 template <class D, class V>
 HWY_INLINE V exp2(D d, V x) {
   using C = Exp2Constants<hn::TFromD<D>>;
+#if ONCHIP_HAVE_REDUCE
+  if constexpr (sizeof(hn::TFromD<D>) * hn::MaxLanes(D()) == 64) {
+    // Neither infinities nor NaN need care here: scalef() takes any exponent.
+    const auto rest = reduce(x);
+    const auto power = hn::MulAdd(rest, exp2_quotient<Quotient::for_sum>(d, rest), hn::Set(d, 1));
+    return scale_by_power(d, power, hn::Sub(x, rest));
+  }
+#endif
   x = min_or_nan(d, max_or_nan(d, x, C::kLowest), C::kHighest);
   const auto round = hn::Set(d, C::kRound);
   const auto n = hn::Sub(hn::Add(x, round), round);
