@@ -11,13 +11,25 @@ namespace {
 template <typename Element>
 struct Traits;
 template <>
-struct Traits<BFloat16> { static constexpr FloatLayout kLayout = kBFloat16Layout; using Code = std::uint16_t; };
+struct Traits<BFloat16> {
+  static constexpr FloatLayout kLayout = kBFloat16Layout;
+  using Code = std::uint16_t;
+};
 template <>
-struct Traits<Float16> { static constexpr FloatLayout kLayout = kFloat16Layout; using Code = std::uint16_t; };
+struct Traits<Float16> {
+  static constexpr FloatLayout kLayout = kFloat16Layout;
+  using Code = std::uint16_t;
+};
 template <>
-struct Traits<Float8E4M3> { static constexpr FloatLayout kLayout = kFloat8E4M3Layout; using Code = std::uint8_t; };
+struct Traits<Float8E4M3> {
+  static constexpr FloatLayout kLayout = kFloat8E4M3Layout;
+  using Code = std::uint8_t;
+};
 template <>
-struct Traits<Float8E5M2> { static constexpr FloatLayout kLayout = kFloat8E5M2Layout; using Code = std::uint8_t; };
+struct Traits<Float8E5M2> {
+  static constexpr FloatLayout kLayout = kFloat8E5M2Layout;
+  using Code = std::uint8_t;
+};
 
 template <typename Element>
 class NumberFormat : public ::testing::Test {};

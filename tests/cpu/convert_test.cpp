@@ -49,9 +49,10 @@ void check_loads() {
 }
 
 std::vector<float> awkward_floats() {
-  std::vector<float> x = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, -NAN, 65504.0f, 65519.0f, 65520.0f, -1e9f, 3.3895e38f,
-                          std::numeric_limits<float>::max(), 0x1p-24f, 0x1p-25f, 0x1.8p-25f, 0x1.8p-24f, 0x1p-14f,
-                          0x1.ffcp-15f, 0x1.ffep-15f, 6e-8f, 1e-40f, 0x1p-149f};
+  std::vector<float> x = {0.0f,         -0.0f,    INFINITY,   -INFINITY,  NAN,        -NAN,
+                          65504.0f,     65519.0f, 65520.0f,   -1e9f,      3.3895e38f, std::numeric_limits<float>::max(),
+                          0x1p-24f,     0x1p-25f, 0x1.8p-25f, 0x1.8p-24f, 0x1p-14f,   0x1.ffcp-15f,
+                          0x1.ffep-15f, 6e-8f,    1e-40f,     0x1p-149f};
   std::mt19937 random(5);
   for (int i = 0; i < 40000; ++i) x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   for (int i = 0; i < 20000; ++i) x.push_back(std::ldexp(static_cast<float>(random() % 8192 + 1), -28));

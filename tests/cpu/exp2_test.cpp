@@ -38,9 +38,9 @@ template <typename T>
 void check_exp2_edges() {
   const T infinity = std::numeric_limits<T>::infinity(), denormal = std::numeric_limits<T>::denorm_min();
   const int last = std::ilogb(denormal);
-  const std::vector<T> y = apply(simd_functions<T>().exp2,
-                                 {-infinity, infinity, std::numeric_limits<T>::quiet_NaN(), T(0), T(-0.0), T(1), T(-60000),
-                                  T(60000), T(last), T(last - 2), T(last + 3), -std::numeric_limits<T>::max()});
+  const std::vector<T> y = apply(simd_functions<T>().exp2, {-infinity, infinity, std::numeric_limits<T>::quiet_NaN(),
+                                                            T(0), T(-0.0), T(1), T(-60000), T(60000), T(last),
+                                                            T(last - 2), T(last + 3), -std::numeric_limits<T>::max()});
   EXPECT_EQ(y[0], 0);
   EXPECT_FALSE(std::signbit(y[0]));
   EXPECT_EQ(y[1], infinity);
@@ -75,8 +75,12 @@ void check_tanh(double bound) {
   EXPECT_EQ(edge[3], 0);
 }
 
-TEST(Exp2, FloatsAreAccurate) { for_each_target([](const std::string&) { check_exp2<float>(2.2e-7); }); }
-TEST(Exp2, DoublesAreAccurate) { for_each_target([](const std::string&) { check_exp2<double>(3e-16); }); }
+TEST(Exp2, FloatsAreAccurate) {
+  for_each_target([](const std::string&) { check_exp2<float>(2.2e-7); });
+}
+TEST(Exp2, DoublesAreAccurate) {
+  for_each_target([](const std::string&) { check_exp2<double>(3e-16); });
+}
 TEST(Exp2, EdgesAreExact) {
   for_each_target([](const std::string& target) {
     SCOPED_TRACE(target);
@@ -84,8 +88,12 @@ TEST(Exp2, EdgesAreExact) {
     check_exp2_edges<double>();
   });
 }
-TEST(Tanh, FloatsAreAccurate) { for_each_target([](const std::string&) { check_tanh<float>(5e-7); }); }
-TEST(Tanh, DoublesAreAccurate) { for_each_target([](const std::string&) { check_tanh<double>(1e-15); }); }
+TEST(Tanh, FloatsAreAccurate) {
+  for_each_target([](const std::string&) { check_tanh<float>(5e-7); });
+}
+TEST(Tanh, DoublesAreAccurate) {
+  for_each_target([](const std::string&) { check_tanh<double>(1e-15); });
+}
 
 }  // namespace
 }  // namespace onchip::cpu

@@ -43,8 +43,8 @@ struct Features {
     if (!block.sequence.mask.keys(i).contains(key)) return -kInfinity;
     if (!mask[static_cast<std::size_t>(i * kSeqlenK + key)]) return -kInfinity;
     const double bias_value = to_double(bias[static_cast<std::size_t>((head * kSeqlenQ + i) * kSeqlenK + key)]);
-    return 3 * std::tanh(kScale / 3 * product) + bias_value - double(slopes[static_cast<std::size_t>(head)]) *
-                                                     std::abs(static_cast<double>(position - key));
+    return 3 * std::tanh(kScale / 3 * product) + bias_value -
+           double(slopes[static_cast<std::size_t>(head)]) * std::abs(static_cast<double>(position - key));
   }
 };
 
@@ -198,7 +198,10 @@ TEST(Softmax, UnusualScoresStayInTheirLane) {
     for (int round = 0; round < 2; ++round) {
       for (std::int64_t i = 0; i < softmax.kLanes * softmax.kKeys; ++i) {
         const std::int64_t lane = i % softmax.kLanes;
-        softmax.tile[i] = lane == 0 ? -INFINITY : lane == 1 && i / 64 == 3 ? NAN : lane == 2 && i / 64 == 4 ? INFINITY : 1.0f;
+        softmax.tile[i] = lane == 0                  ? -INFINITY
+                          : lane == 1 && i / 64 == 3 ? NAN
+                          : lane == 2 && i / 64 == 4 ? INFINITY
+                                                     : 1.0f;
       }
       softmax.step(1);
       EXPECT_EQ(softmax.row_sum[0], 0.0f);
@@ -207,7 +210,8 @@ TEST(Softmax, UnusualScoresStayInTheirLane) {
       EXPECT_TRUE(std::isnan(softmax.row_sum[1]));
       EXPECT_EQ(softmax.row_sum[2], INFINITY);
       EXPECT_EQ(softmax.row_max[2], INFINITY);
-      for (std::int64_t lane = 3; lane < softmax.kLanes; ++lane) ASSERT_EQ(softmax.row_sum[lane], 13.0f * float(round + 1));
+      for (std::int64_t lane = 3; lane < softmax.kLanes; ++lane)
+        ASSERT_EQ(softmax.row_sum[lane], 13.0f * float(round + 1));
     }
   });
 }

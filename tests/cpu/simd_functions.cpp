@@ -42,8 +42,8 @@ void dot_case(std::int64_t rows, std::int64_t keys, std::int64_t depth, const T*
 }
 
 template <typename T>
-bool softmax_case(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T unit, T* row_max,
-                  T* row_sum, T* factor) {
+bool softmax_case(std::int64_t keys, std::int64_t lanes, T* scores, std::int64_t stride, T unit, T* row_max, T* row_sum,
+                  T* factor) {
   return softmax_tile<T>(keys, lanes, scores, stride, unit, {row_max, row_sum, factor});
 }
 
@@ -67,9 +67,9 @@ void transpose_case(std::int64_t rows, std::int64_t cols, const T* src, std::int
 
 template <typename T>
 const SimdFunctions<T>* table() {
-  static constexpr SimdFunctions<T> kTable{
-      vector_lanes<T>, exp2_array<T>, tanh_array<T>,     gemm_case<T>,    dot_case<T>,   load_row<T>,
-      load_rows<T>,    store_row<T>,  transpose_case<T>, softmax_case<T>, score_case<T>, mask_cover_case};
+  static constexpr SimdFunctions<T> kTable{vector_lanes<T>,   exp2_array<T>,   tanh_array<T>, gemm_case<T>,
+                                           dot_case<T>,       load_row<T>,     load_rows<T>,  store_row<T>,
+                                           transpose_case<T>, softmax_case<T>, score_case<T>, mask_cover_case};
   return &kTable;
 }
 

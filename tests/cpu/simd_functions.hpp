@@ -1,4 +1,5 @@
-// The SIMD building blocks of one target behind plain function pointers, so that tests stay out of target-specific code.
+// The SIMD building blocks of one target behind plain function pointers, so that tests stay out of target-specific
+// code.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ struct SimdFunctions {
   void (*dot_keys)(std::int64_t rows, std::int64_t keys, std::int64_t depth, const T* q, std::int64_t q_stride,
                    const T* k, std::int64_t k_stride, T* scores, std::int64_t score_stride);
   void (*load_row)(DType dtype, const void* row, std::int64_t n, T factor, T* dst);
-  void (*load_rows)(DType dtype, const std::byte* src, std::int64_t src_bytes, std::int64_t rows, std::int64_t n, T* dst,
-                    std::int64_t dst_stride);
+  void (*load_rows)(DType dtype, const std::byte* src, std::int64_t src_bytes, std::int64_t rows, std::int64_t n,
+                    T* dst, std::int64_t dst_stride);
   void (*store_row)(DType dtype, const T* src, std::int64_t n, T factor, void* row);
   void (*transpose)(std::int64_t rows, std::int64_t cols, const T* src, std::int64_t src_stride, T* dst,
                     std::int64_t dst_stride);

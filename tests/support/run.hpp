@@ -1,6 +1,7 @@
 // Calls the library the way every test does: workspace of exactly the planned size, poisoned and guarded.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,14 @@ bool has_backend(Backend backend, Pass pass);
 const char* backend_name(Backend backend);
 
 }  // namespace onchip::test
+
+namespace onchip {
+
+/// How GoogleTest shows a backend in the names of tests.
+inline void PrintTo(Backend backend, std::ostream* out) { *out << test::backend_name(backend); }
+inline void PrintTo(Pass pass, std::ostream* out) { *out << (pass == Pass::forward ? "forward" : "backward"); }
+
+}  // namespace onchip
 
 /// Skips the running test, by name, when a backend has no implementation of a pass.
 #define ONCHIP_SKIP_WITHOUT(backend, pass)                                                             \
