@@ -87,6 +87,17 @@ std::int64_t keys_in_l1(const KernelShape& shape) {
   return std::max<std::int64_t>(1, fits / kKeyGranule) * kKeyGranule;
 }
 
+/// Rows of a block: at most tile_m, enough blocks for every thread, blocks of even size in whole panels. A row's bits do
+/// not depend on it.
+std::int64_t block_rows(const Problem& problem, const KernelShape& shape, std::int64_t tile_m) {
+  const std::int64_t rows = problem.max_seqlen_q * problem.heads_per_kv();
+  if (rows <= shape.panel_lanes) return std::max<std::int64_t>(1, ceil_div(rows, shape.vector_lanes)) * shape.vector_lanes;
+  const std::int64_t tasks = problem.num_threads > 1 ? kTasksPerThread * problem.num_threads : 1;
+  const std::int64_t wanted = ceil_div(tasks, std::max<std::int64_t>(1, problem.batch * problem.num_heads_kv));
+  const std::int64_t blocks = std::min(std::max(wanted, ceil_div(rows, tile_m)), ceil_div(rows, shape.panel_lanes));
+  return ceil_div(ceil_div(rows, blocks), shape.panel_lanes) * shape.panel_lanes;
+}
+
 template <typename T>
 TileConfig choose_tile(const Problem& problem) {
   const KernelShape shape = forward_shape<T>();
@@ -96,12 +107,11 @@ TileConfig choose_tile(const Problem& problem) {
   // Each panel of rows computes with no more than the keys it sees, so masked edges cost nothing that tiles could save.
   request.window_left = request.window_right = -1;
   TileConfig tile = model::choose_cpu_tile(request, host_caches());
-  const std::int64_t rows = problem.max_seqlen_q * problem.heads_per_kv();
-  const std::int64_t tasks = problem.num_threads > 1 ? kTasksPerThread * problem.num_threads : 1;
-  const std::int64_t blocks = ceil_div(tasks, std::max<std::int64_t>(1, problem.batch * problem.num_heads_kv));
-  const std::int64_t enough = ceil_div(ceil_div(rows, blocks), shape.panel_lanes) * shape.panel_lanes;
-  tile.tile_m = std::clamp(enough, shape.panel_lanes, tile.tile_m);
-  if (rows < tile.tile_m) tile.tile_m = std::max<std::int64_t>(1, ceil_div(rows, shape.vector_lanes)) * shape.vector_lanes;
+  // The model does not count what is kept for each row.
+  const auto budget = static_cast<std::size_t>(model::cpu_scratch_budget(host_caches()));
+  while (tile.tile_m > shape.panel_lanes && forward_scratch_bytes<T>(problem, tile) > budget)
+    tile.tile_m -= shape.panel_lanes;
+  tile.tile_m = block_rows(problem, shape, tile.tile_m);
   return tile;
 }
 

@@ -1,15 +1,15 @@
 // The forward pass for one block of query rows, with queries on SIMD lanes:
 //
 //   for each tile of keys that some row sees:            bytes moved
-//     K, V tile → scratch of type T                      tile_n·(D + Dv) from memory or L3, once for each block
 //     for each panel of lanes:
 //       Sᵀ = K·Qᵀ [tile_n][panel]                        stays in L1
 //       scores, online softmax: Sᵀ becomes Pᵀ
 //       Oᵀ [Dv][panel] = factor·Oᵀ + Vᵀ·Pᵀ
+//     meanwhile the next K, V tile → scratch of type T   tile_n·(D + Dv) from memory or L3, once for each block
 //   o = Oᵀ transposed / l,  lse = m + ln l
 //
-// Scratch of one thread (in L2): Qᵀ [D][lanes], Oᵀ [Dv][lanes], K [tile_n][D], V [tile_n][Dv], one panel of S, the
-// statistics of each lane. K is never transposed and no sum runs across lanes. Tiles start at multiples of tile_n and
+// Scratch of one thread (in L2): Qᵀ [D][lanes], Oᵀ [Dv][lanes], two tiles of K [tile_n][D] and V [tile_n][Dv], one
+// panel of S, the statistics of each lane. K is never transposed and no sum runs across lanes. Tiles start at multiples of tile_n and
 // each lane is by itself, so a row's bits depend on tile_n alone.
 //
 // A key or value that is NaN or infinite must reach only the rows that see it. Scores of hidden keys are overwritten,
@@ -40,6 +40,17 @@ int64_t pad(int64_t n) {
   return (n + vector - 1) / vector * vector;
 }
 
+/// Keys and values in scratch.
+template <typename T>
+struct KeyTile {
+  T* k;                 // [tile_n][k_stride]
+  T* v;                 // [tile_n][v_stride]
+  int64_t* not_finite;  // [tile_n]: keys whose V is not finite; it is zeroed in v
+  int64_t num_not_finite;
+  KeyRange keys;
+  MaskCover cover;
+};
+
 /// A thread's scratch, laid out.
 template <typename T>
 struct ForwardScratch {
@@ -49,12 +60,10 @@ struct ForwardScratch {
   int64_t v_stride;
   T* q;                 // [D][lanes]
   T* o;                 // [Dv][lanes]
-  T* k;                 // [tile_n][k_stride]
-  T* v;                 // [tile_n][v_stride]
+  KeyTile<T> tiles[2];  // the one at work and the next
   T* scores;            // [tile_n][panel]
   T* rows;              // [vector][k_stride or v_stride]: rows of q or o on their way through transposition
   T* seen;              // [panel]
-  int64_t* not_finite;  // [tile_n]: keys of the tile whose V was zeroed
   bool* started;        // [panels]: whether the panel's o holds anything
   SoftmaxState<T> softmax;
   LaneTable<T> table;
@@ -63,8 +72,8 @@ struct ForwardScratch {
     const int64_t n = pad<T>(tile.tile_m), vector = vector_lanes<T>(), panel = kPanelVectors * vector;
     const int64_t kd = pad<T>(problem.head_dim), vd = pad<T>(problem.head_dim_v), tile_n = tile.tile_n;
     return aligned_bytes<T>(padded_rows(problem.head_dim) * n) + aligned_bytes<T>(padded_rows(problem.head_dim_v) * n) +
-           aligned_bytes<T>(tile_n * kd) + aligned_bytes<T>(tile_n * vd) + aligned_bytes<T>(tile_n * panel) +
-           aligned_bytes<T>(vector * (kd > vd ? kd : vd)) + aligned_bytes<T>(panel) + aligned_bytes<int64_t>(tile_n) +
+           2 * (aligned_bytes<T>(tile_n * kd) + aligned_bytes<T>(tile_n * vd) + aligned_bytes<int64_t>(tile_n)) +
+           aligned_bytes<T>(tile_n * panel) + aligned_bytes<T>(vector * (kd > vd ? kd : vd)) + aligned_bytes<T>(panel) +
            aligned_bytes<bool>(n / vector) + 3 * aligned_bytes<T>(n) + LaneTable<T>::bytes(n);
   }
 
@@ -75,17 +84,21 @@ struct ForwardScratch {
         v_stride(pad<T>(problem.head_dim_v)),
         q(cursor.take<T>(padded_rows(problem.head_dim) * lanes)),
         o(cursor.take<T>(padded_rows(problem.head_dim_v) * lanes)),
-        k(cursor.take<T>(tile.tile_n * k_stride)),
-        v(cursor.take<T>(tile.tile_n * v_stride)),
+        tiles{take_tile(cursor, tile.tile_n), take_tile(cursor, tile.tile_n)},
         scores(cursor.take<T>(tile.tile_n * panel)),
         rows(cursor.take<T>(vector_lanes<T>() * (k_stride > v_stride ? k_stride : v_stride))),
         seen(cursor.take<T>(panel)),
-        not_finite(cursor.take<int64_t>(tile.tile_n)),
         started(cursor.take<bool>(lanes / vector_lanes<T>())),
         softmax{cursor.take<T>(lanes), cursor.take<T>(lanes), cursor.take<T>(lanes)},
         table(problem, cursor, lanes) {}
 
  private:
+  KeyTile<T> take_tile(WorkspaceCursor& cursor, int64_t tile_n) const {
+    T* k = cursor.take<T>(tile_n * k_stride);
+    T* v = cursor.take<T>(tile_n * v_stride);
+    return {k, v, cursor.take<int64_t>(tile_n), 0, {0, 0}, MaskCover::none};
+  }
+
   /// Transposition works in whole blocks.
   static int64_t padded_rows(int64_t dims) {
     return (dims + kTransposeBlock<T> - 1) / kTransposeBlock<T> * kTransposeBlock<T>;
@@ -115,11 +128,15 @@ class ForwardBlock {
     reset_softmax(s_.softmax, lanes_);
     for (int64_t panel = 0; panel * s_.panel < lanes_; ++panel) s_.started[panel] = false;
     load_queries();
-    const KeyRange keys = block_.keys_of_any();
-    for (int64_t begin = keys.begin / tile_n_ * tile_n_; begin < keys.end; begin += tile_n_) {
-      const int64_t end = begin + tile_n_ < keys.end ? begin + tile_n_ : keys.end;
-      const int64_t next_end = end + tile_n_ < keys.end ? end + tile_n_ : keys.end;
-      one_tile({begin > keys.begin ? begin : keys.begin, end}, {end, next_end});
+    KeyTile<T>*current = &s_.tiles[0], *next = &s_.tiles[1];
+    int64_t begin = find_tile(block_.keys_of_any().begin / tile_n_ * tile_n_, *current);
+    TileLoader(*this, *current, 1).finish();
+    while (!current->keys.empty()) {
+      begin = find_tile(begin, *next);
+      one_tile(*current, *next);
+      KeyTile<T>* done = current;
+      current = next;
+      next = done;
     }
     store_results();
   }
@@ -145,44 +162,69 @@ class ForwardBlock {
     }
   }
 
-  /// Copies or converts keys [begin, end). Returns how many rows of V are not finite; those are zeroed.
-  int64_t load_tile(KeyRange keys) {
-    int64_t not_finite = 0;
-    for (int64_t j = keys.begin; j < keys.end; ++j) {
-      const auto k_factor = static_cast<T>(k_scales_.at(block_.sequence, j, block_.kv_head));
-      load_row(problem_.args.k.dtype, k_rows_.at(block_.sequence, j, block_.kv_head), problem_.head_dim, k_factor,
-               s_.k + (j - keys.begin) * s_.k_stride);
-      T* v_row = s_.v + (j - keys.begin) * s_.v_stride;
-      load_value(j, v_row);
-      if (all_finite(v_row, s_.v_stride)) continue;
-      for (int64_t d = 0; d < s_.v_stride; ++d) v_row[d] = 0;
-      s_.not_finite[not_finite++] = j;
+  /// Describes the first tile from `begin` on of which some row sees a key, or an empty one. Returns where the search
+  /// for the tile after it begins.
+  int64_t find_tile(int64_t begin, KeyTile<T>& tile) const {
+    const KeyRange seen = block_.keys_of_any();
+    for (; begin < seen.end; begin += tile_n_) {
+      const int64_t end = begin + tile_n_ < seen.end ? begin + tile_n_ : seen.end;
+      tile.keys = {begin > seen.begin ? begin : seen.begin, end};
+      tile.cover = MaskCover::all;
+      if (s_.table.mask) tile.cover = mask_cover(s_.table.mask, block_.rows, tile.keys.begin, tile.keys.size());
+      if (tile.cover != MaskCover::none) return begin + tile_n_;
     }
-    return not_finite;
+    tile.keys = {seen.end, seen.end};
+    return begin;
   }
 
-  /// Brings the next tile closer while this one is computed: rows a head's stride apart escape the hardware. A core
-  /// drops prefetches beyond the few it can have under way, so they are spread over the blocks of the products.
-  class Prefetch {
+  /// Copies or converts the next tile a few rows at a time, between the blocks of the present tile's products: they
+  /// hide how long the rows take to arrive. Rows a head's stride apart escape the hardware's prefetching, so they are
+  /// asked for some rows ahead.
+  class TileLoader {
    public:
-    Prefetch(const ForwardBlock& block, KeyRange keys, int64_t steps)
-        : block_(block), next_(keys.begin), end_(keys.end), per_step_((keys.size() + steps - 1) / steps) {}
+    TileLoader(const ForwardBlock& block, KeyTile<T>& tile, int64_t steps)
+        : block_(block), tile_(tile), next_(tile.keys.begin), per_step_((tile.keys.size() + steps - 1) / steps) {
+      tile_.num_not_finite = 0;
+      for (int64_t j = next_; j < next_ + kRowsAhead; ++j) prefetch(j);
+    }
 
-    void operator()() const {
-      const int64_t stop = next_ + per_step_ < end_ ? next_ + per_step_ : end_;
-      for (; next_ < stop; ++next_) {
-        prefetch_bytes(block_.k_rows_.at(block_.block_.sequence, next_, block_.block_.kv_head), block_.k_row_bytes_);
-        prefetch_bytes(block_.v_rows_.at(block_.block_.sequence, next_, block_.block_.kv_head), block_.v_row_bytes_);
+    void operator()() const { load(per_step_); }
+    void finish() const { load(tile_.keys.end - next_); }
+
+   private:
+    static constexpr int64_t kRowsAhead = 4;
+
+    void load(int64_t rows) const {
+      for (; rows > 0 && next_ < tile_.keys.end; --rows, ++next_) {
+        prefetch(next_ + kRowsAhead);
+        block_.load_key(next_, tile_);
       }
     }
 
-   private:
+    void prefetch(int64_t j) const {
+      if (j >= tile_.keys.end) return;
+      prefetch_bytes(block_.k_rows_.at(block_.block_.sequence, j, block_.block_.kv_head), block_.k_row_bytes_);
+      prefetch_bytes(block_.v_rows_.at(block_.block_.sequence, j, block_.block_.kv_head), block_.v_row_bytes_);
+    }
+
     const ForwardBlock& block_;
+    KeyTile<T>& tile_;
     mutable int64_t next_;
-    const int64_t end_, per_step_;
+    const int64_t per_step_;
   };
 
-  void load_value(int64_t j, T* row) {
+  HWY_NOINLINE void load_key(int64_t j, KeyTile<T>& tile) const {
+    const auto factor = static_cast<T>(k_scales_.at(block_.sequence, j, block_.kv_head));
+    load_row(problem_.args.k.dtype, k_rows_.at(block_.sequence, j, block_.kv_head), problem_.head_dim, factor,
+             tile.k + (j - tile.keys.begin) * s_.k_stride);
+    T* v_row = tile.v + (j - tile.keys.begin) * s_.v_stride;
+    load_value(j, v_row);
+    if (all_finite(v_row, s_.v_stride)) return;
+    for (int64_t d = 0; d < s_.v_stride; ++d) v_row[d] = 0;
+    tile.not_finite[tile.num_not_finite++] = j;
+  }
+
+  void load_value(int64_t j, T* row) const {
     const auto factor = static_cast<T>(v_scales_.at(block_.sequence, j, block_.kv_head));
     load_row(problem_.args.v.dtype, v_rows_.at(block_.sequence, j, block_.kv_head), problem_.head_dim_v, factor, row);
   }
@@ -194,21 +236,18 @@ class ForwardBlock {
     return hn::AllFalse(d, hn::IsNaN(sum));
   }
 
-  void one_tile(KeyRange keys, KeyRange next) {
-    MaskCover cover = MaskCover::all;
-    if (s_.table.mask) cover = mask_cover(s_.table.mask, block_.rows, keys.begin, keys.size());
-    if (cover == MaskCover::none) return;
-    const int64_t not_finite = load_tile(keys);
+  void one_tile(const KeyTile<T>& tile, KeyTile<T>& next) {
     const int64_t panels = (lanes_ + s_.panel - 1) / s_.panel;
-    Prefetch prefetch(*this, next, panels * (gemm_blocks(keys.size()) + gemm_blocks(problem_.head_dim_v)));
+    const TileLoader loader(*this, next, panels * (gemm_blocks(tile.keys.size()) + gemm_blocks(problem_.head_dim_v)));
     for (int64_t lane = 0; lane < lanes_; lane += s_.panel) {
       const int64_t panel_lanes = lanes_ - lane < s_.panel ? lanes_ - lane : s_.panel;
-      one_panel(keys, lane, panel_lanes, cover == MaskCover::some, not_finite, prefetch);
+      one_panel(tile, lane, panel_lanes, loader);
     }
+    loader.finish();
   }
 
-  void one_panel(KeyRange keys, int64_t lane, int64_t panel_lanes, bool mask_edge, int64_t not_finite,
-                 const Prefetch& prefetch) {
+  void one_panel(const KeyTile<T>& tile, int64_t lane, int64_t panel_lanes, const TileLoader& loader) {
+    const KeyRange keys = tile.keys;
     // Rows are in order of their queries, so the first and the last lane bound what the panel sees.
     const LaneTable<T>& table = s_.table;
     const int64_t last = lane + panel_lanes - 1;
@@ -216,21 +255,21 @@ class ForwardBlock {
     const int64_t end = keys.end < table.key_end[last] ? keys.end : table.key_end[last];
     if (begin >= end) return;
     const bool window_edge = table.key_begin[last] > begin || table.key_end[lane] < end;
-    const T* k = s_.k + (begin - keys.begin) * s_.k_stride;
-    const T* v = s_.v + (begin - keys.begin) * s_.v_stride;
+    const T* k = tile.k + (begin - keys.begin) * s_.k_stride;
+    const T* v = tile.v + (begin - keys.begin) * s_.v_stride;
     gemm<T>(GemmStart::zero, end - begin, panel_lanes, problem_.head_dim,
-            {k, s_.k_stride, 1, s_.q + lane, s_.lanes, s_.scores, s_.panel, nullptr, kScoreRun}, prefetch);
-    score_tile<T>(problem_, table, {s_.scores, s_.panel, begin, end - begin, lane, panel_lanes}, window_edge, mask_edge,
-                  nullptr);
+            {k, s_.k_stride, 1, s_.q + lane, s_.lanes, s_.scores, s_.panel, nullptr, kScoreRun}, loader);
+    score_tile<T>(problem_, table, {s_.scores, s_.panel, begin, end - begin, lane, panel_lanes}, window_edge,
+                  tile.cover == MaskCover::some, nullptr);
     const auto log2_unit = static_cast<T>(units_.log2_unit);
     const bool rose = softmax_tile(end - begin, panel_lanes, s_.scores, s_.panel, log2_unit, s_.softmax.at(lane));
     bool& started = s_.started[lane / s_.panel];
     const GemmStart start = !started ? GemmStart::zero : rose ? GemmStart::rescale : GemmStart::add;
     started = true;
     gemm<T>(start, problem_.head_dim_v, panel_lanes, end - begin,
-            {v, 1, s_.v_stride, s_.scores, s_.panel, s_.o + lane, s_.lanes, s_.softmax.factor + lane}, prefetch);
-    for (int64_t at = 0; at < not_finite; ++at) {
-      const int64_t key = s_.not_finite[at];
+            {v, 1, s_.v_stride, s_.scores, s_.panel, s_.o + lane, s_.lanes, s_.softmax.factor + lane}, loader);
+    for (int64_t at = 0; at < tile.num_not_finite; ++at) {
+      const int64_t key = tile.not_finite[at];
       if (begin <= key && key < end) add_value_apart(key, begin, lane, panel_lanes);
     }
   }

@@ -89,7 +89,7 @@ CpuTileRequest cpu_tile_request(const Problem& problem, std::int64_t compute_byt
 std::int64_t cpu_scratch_elements(Pass pass, std::int64_t tile_m, std::int64_t tile_n, std::int64_t head_dim,
                                   std::int64_t head_dim_v, std::int64_t panel) {
   const std::int64_t dims = head_dim + head_dim_v;
-  if (pass == Pass::forward) return (tile_m + tile_n) * dims + std::min(panel, tile_m) * tile_n;
+  if (pass == Pass::forward) return (tile_m + 2 * tile_n) * dims + std::min(panel, tile_m) * tile_n;
   return 2 * (tile_m + tile_n) * dims + 2 * tile_m * tile_n;
 }
 

@@ -134,8 +134,8 @@ TEST(TileChoice, EmptyProblemsGetOneGranule) {
 }
 
 TEST(TileChoice, ScratchCountsEveryBuffer) {
-  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 48, 10, 3, 5, 24), (48 + 10) * 8 + 24 * 10);
-  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 16, 10, 3, 5, 24), (16 + 10) * 8 + 16 * 10);
+  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 48, 10, 3, 5, 24), (48 + 2 * 10) * 8 + 24 * 10);
+  EXPECT_EQ(cpu_scratch_elements(Pass::forward, 16, 10, 3, 5, 24), (16 + 2 * 10) * 8 + 16 * 10);
   EXPECT_EQ(cpu_scratch_elements(Pass::backward, 16, 8, 3, 5, 16), 2 * 16 * 8 + 2 * 8 * 8 + 2 * 16 * 8);
   EXPECT_EQ(cpu_scratch_budget(kZen3), 256 << 10);
   EXPECT_EQ(cpu_scratch_budget(kNoL3), 512 << 10);
