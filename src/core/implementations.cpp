@@ -5,11 +5,7 @@ namespace onchip {
 
 std::span<const Implementation* const> implementations() {
   static constexpr const Implementation* kList[] = {
-      &cpu::kDecode,
-      &cpu::kForward,
-      &cpu::kStandardForward,
-      &cpu::kBackward,
-      &cpu::kStandardBackward,
+      &cpu::kDecode, &cpu::kForward, &cpu::kStandardForward, &cpu::kBackward, &cpu::kStandardBackward,
   };
   return kList;
 }

@@ -13,10 +13,18 @@
 
 namespace onchip {
 
-struct BFloat16 { std::uint16_t bits; };
-struct Float16 { std::uint16_t bits; };
-struct Float8E4M3 { std::uint8_t bits; };
-struct Float8E5M2 { std::uint8_t bits; };
+struct BFloat16 {
+  std::uint16_t bits;
+};
+struct Float16 {
+  std::uint16_t bits;
+};
+struct Float8E4M3 {
+  std::uint8_t bits;
+};
+struct Float8E5M2 {
+  std::uint8_t bits;
+};
 
 /// The layout of a binary floating-point type below 32 bits: sign, exponent, mantissa.
 struct FloatLayout {
@@ -73,8 +81,8 @@ constexpr float decode(const FloatLayout& layout, std::uint32_t code) {
     const float value = static_cast<float>(magnitude) * exp2_of_int(1 - layout.bias() - layout.mantissa_bits);
     return sign ? -value : value;
   }
-  return std::bit_cast<float>(sign | ((magnitude << (23 - layout.mantissa_bits)) +
-                                      (static_cast<std::uint32_t>(127 - layout.bias()) << 23)));
+  return std::bit_cast<float>(
+      sign | ((magnitude << (23 - layout.mantissa_bits)) + (static_cast<std::uint32_t>(127 - layout.bias()) << 23)));
 }
 
 constexpr float to_float(BFloat16 x) { return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16); }
@@ -122,24 +130,30 @@ struct ElementTag {
 template <typename Visitor>
 constexpr decltype(auto) visit_element(DType dtype, Visitor&& visitor) {
   switch (dtype) {
-    case DType::f64: return visitor(ElementTag<double>{});
-    case DType::bf16: return visitor(ElementTag<BFloat16>{});
-    case DType::f16: return visitor(ElementTag<Float16>{});
-    case DType::e4m3: return visitor(ElementTag<Float8E4M3>{});
-    case DType::e5m2: return visitor(ElementTag<Float8E5M2>{});
-    case DType::i8: return visitor(ElementTag<std::int8_t>{});
+    case DType::f64:
+      return visitor(ElementTag<double>{});
+    case DType::bf16:
+      return visitor(ElementTag<BFloat16>{});
+    case DType::f16:
+      return visitor(ElementTag<Float16>{});
+    case DType::e4m3:
+      return visitor(ElementTag<Float8E4M3>{});
+    case DType::e5m2:
+      return visitor(ElementTag<Float8E5M2>{});
+    case DType::i8:
+      return visitor(ElementTag<std::int8_t>{});
     case DType::f32:
     case DType::i32:
-    case DType::boolean: break;
+    case DType::boolean:
+      break;
   }
   return visitor(ElementTag<float>{});
 }
 
 /// Element `index` of an array of `dtype`.
 inline double load_element(DType dtype, const void* data, std::int64_t index) {
-  return visit_element(dtype, [&](auto tag) {
-    return to_double(static_cast<const typename decltype(tag)::type*>(data)[index]);
-  });
+  return visit_element(
+      dtype, [&](auto tag) { return to_double(static_cast<const typename decltype(tag)::type*>(data)[index]); });
 }
 
 inline void store_element(DType dtype, void* data, std::int64_t index, double value) {

@@ -1,5 +1,5 @@
-// cpu_backward: tiled attention gradients in the type that the problem computes in, or in double where its logits ask for
-// that.
+// cpu_backward: tiled attention gradients in the type that the problem computes in, or in double where its logits ask
+// for that.
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,5 @@
-// The backward pass for one tile of keys, by recomputation from lse; queries are on SIMD lanes for the scores, dimensions
-// for the gradients:
+// The backward pass for one tile of keys, by recomputation from lse; queries are on SIMD lanes for the scores,
+// dimensions for the gradients:
 //
 //   K, V tile → scratch of type T
 //   for each block of query rows that sees the tile:
@@ -11,8 +11,8 @@
 //     dQ += dS·K                                           in the workspace
 //   dK, dV → tensors
 //
-// Scratch of one thread (in L2): K, V, dK, dV [tile_n], Q, dO and their transposes [tile_m], P, dS [tile_n][tile_m]. For
-// each pair of tiles, 2·tile_m·D numbers come from the caller's tensors and tile_m·D of dQ go both ways.
+// Scratch of one thread (in L2): K, V, dK, dV [tile_n], Q, dO and their transposes [tile_m], P, dS [tile_n][tile_m].
+// For each pair of tiles, 2·tile_m·D numbers come from the caller's tensors and tile_m·D of dQ go both ways.
 //
 // Hidden keys have P = dS = 0, which products with NaN or infinity would turn into NaN: where a row of K, V, Q or dO is
 // not finite, the three gradient products of its tiles are done pair by pair instead.
@@ -48,12 +48,12 @@ struct BackwardScratch {
   int64_t keys;      // tile_n in whole vectors
   int64_t k_stride;  // D in whole vectors
   int64_t v_stride;
-  T *k, *v, *dk, *dv;          // [tile_n][stride]
-  T *q, *dout;                 // [lanes][stride]
+  T *k, *v, *dk, *dv;           // [tile_n][stride]
+  T *q, *dout;                  // [lanes][stride]
   T *q_columns, *dout_columns;  // [D or Dv][lanes]
-  T *p, *ds;                   // [tile_n][lanes]
-  T* through_softcap;          // [tile_n][lanes]: 1 − tanh²; null without softcap
-  T* ds_rows;                  // [lanes][keys]: null without dbias
+  T *p, *ds;                    // [tile_n][lanes]
+  T* through_softcap;           // [tile_n][lanes]: 1 − tanh²; null without softcap
+  T* ds_rows;                   // [lanes][keys]: null without dbias
   LaneTable<T> table;
 
   BackwardScratch(const Problem& problem, const TileConfig& tile, WorkspaceCursor& cursor)
@@ -105,7 +105,9 @@ class BackwardTile {
       for (int64_t row = queries.begin * group_; row < end; row += tile_m) {
         const int64_t left = end - row - tile_m;
         one_block(query_block(row, left < 0 ? tile_m + left : tile_m),
-                  query_block(row + tile_m, left < 0 ? 0 : left < tile_m ? left : tile_m));
+                  query_block(row + tile_m, left < 0        ? 0
+                                            : left < tile_m ? left
+                                                            : tile_m));
       }
     }
     for (int64_t key = 0; key < keys; ++key) hand_over(key);
@@ -222,8 +224,7 @@ class BackwardTile {
     const bool hide_dead = !finite && !all_live_;
     if (hide_dead) hide_dead_rows(block, rows.lse_log2);
     const KeyRange seen_by_all = block.keys_of_all();
-    const bool window_edge =
-        hide_dead || seen_by_all.begin > keys.begin || seen_by_all.end < keys.end;
+    const bool window_edge = hide_dead || seen_by_all.begin > keys.begin || seen_by_all.end < keys.end;
     const int64_t panel = kPanelVectors * vector_lanes<T>();
     const Prefetch prefetch(*this, next, (lanes + panel - 1) / panel * 2 * gemm_blocks(keys.size()));
     for (int64_t lane = 0; lane < lanes; lane += panel)
@@ -244,17 +245,21 @@ class BackwardTile {
   }
 
   /// P and dS of one panel of lanes.
-  void one_panel(KeyRange keys, int64_t lane, int64_t lanes, bool window_edge, bool mask_edge, const RowStatistics<T>& rows,
-                 const Prefetch& prefetch) {
+  void one_panel(KeyRange keys, int64_t lane, int64_t lanes, bool window_edge, bool mask_edge,
+                 const RowStatistics<T>& rows, const Prefetch& prefetch) {
     T* p = from_key(s_.p, keys.begin, s_.lanes) + lane;
     T* ds = from_key(s_.ds, keys.begin, s_.lanes) + lane;
     T* slope = s_.through_softcap ? from_key(s_.through_softcap, keys.begin, s_.lanes) + lane : nullptr;
     gemm<T>(GemmStart::zero, keys.size(), lanes, problem_.head_dim,
-            {from_key(s_.k, keys.begin, s_.k_stride), s_.k_stride, 1, s_.q_columns + lane, s_.lanes, p, s_.lanes, nullptr, kScoreRun}, prefetch);
+            {from_key(s_.k, keys.begin, s_.k_stride), s_.k_stride, 1, s_.q_columns + lane, s_.lanes, p, s_.lanes,
+             nullptr, kScoreRun},
+            prefetch);
     score_tile<T>(problem_, s_.table, {p, s_.lanes, keys.begin, keys.size(), lane, lanes}, window_edge, mask_edge,
                   slope);
     gemm<T>(GemmStart::zero, keys.size(), lanes, problem_.head_dim_v,
-            {from_key(s_.v, keys.begin, s_.v_stride), s_.v_stride, 1, s_.dout_columns + lane, s_.lanes, ds, s_.lanes, nullptr}, prefetch);
+            {from_key(s_.v, keys.begin, s_.v_stride), s_.v_stride, 1, s_.dout_columns + lane, s_.lanes, ds, s_.lanes,
+             nullptr},
+            prefetch);
     differentiate_tile<T>(keys.size(), lanes, units_.log2_unit,
                           {rows.lse_log2 + lane, rows.lse_log2_rest + lane, rows.delta + lane}, p, ds, s_.lanes);
   }

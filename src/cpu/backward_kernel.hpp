@@ -1,4 +1,5 @@
-// The tiled backward kernel: one tile of keys against all the query rows that see it. Compiled once for each SIMD target.
+// The tiled backward kernel: one tile of keys against all the query rows that see it. Compiled once for each SIMD
+// target.
 #pragma once
 
 #include <cstddef>

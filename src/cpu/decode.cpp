@@ -1,5 +1,5 @@
-// Split-key attention for few query rows: chunks of keys are computed by any thread in any order and merged in the order
-// of the keys, so that results do not depend on the number of threads.
+// Split-key attention for few query rows: chunks of keys are computed by any thread in any order and merged in the
+// order of the keys, so that results do not depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,7 +17,8 @@ namespace {
 /// forward kernel are faster.
 constexpr std::int64_t kMaxRows = 16;
 
-/// Keys in a chunk: many enough that the partial results are small beside them. Fixed, because a row's bits depend on it.
+/// Keys in a chunk: many enough that the partial results are small beside them. Fixed, because a row's bits depend on
+/// it.
 constexpr std::int64_t kChunkKeys = 1024;
 
 /// Elements of S that one task may have, all of its heads together: they should stay in L2.
@@ -47,7 +48,9 @@ QueryBlock whole_block(const Problem& problem, std::int64_t batch, std::int64_t 
 }
 
 /// Most chunks that any sequence needs.
-std::int64_t max_chunks(const Problem& problem) { return std::max<std::int64_t>(1, ceil_div(problem.max_seqlen_k, kChunkKeys)); }
+std::int64_t max_chunks(const Problem& problem) {
+  return std::max<std::int64_t>(1, ceil_div(problem.max_seqlen_k, kChunkKeys));
+}
 
 /// KV heads in one task. Heads do not share results, so this may follow the number of threads. Where the rows of one
 /// head follow each other in memory, it is better read alone.
@@ -66,7 +69,9 @@ template <typename T>
 class Partials {
  public:
   Partials(const Problem& problem, WorkspaceCursor& cursor)
-      : heads_(problem.num_heads_kv), chunks_(max_chunks(problem)), rows_(max_rows(problem)),
+      : heads_(problem.num_heads_kv),
+        chunks_(max_chunks(problem)),
+        rows_(max_rows(problem)),
         o_stride_(decode_output_stride<T>(problem)) {
     const std::int64_t parts = problem.batch * chunks_ * heads_;
     row_max_ = cursor.take<T>(static_cast<std::size_t>(parts * rows_));
@@ -75,8 +80,8 @@ class Partials {
   }
 
   static std::size_t bytes(const Problem& problem) {
-    const auto rows = static_cast<std::size_t>(problem.batch * max_chunks(problem) * problem.num_heads_kv *
-                                               max_rows(problem));
+    const auto rows =
+        static_cast<std::size_t>(problem.batch * max_chunks(problem) * problem.num_heads_kv * max_rows(problem));
     return 2 * aligned_bytes<T>(rows) +
            aligned_bytes<T>(rows * static_cast<std::size_t>(decode_output_stride<T>(problem)));
   }
@@ -98,7 +103,10 @@ template <typename T>
 class RowMerger {
  public:
   RowMerger(const Problem& problem, const Partials<T>& partials, const QueryBlock& block)
-      : problem_(problem), partials_(partials), block_(block), unit_(static_cast<T>(score_units(problem).log2_unit)),
+      : problem_(problem),
+        partials_(partials),
+        block_(block),
+        unit_(static_cast<T>(score_units(problem).log2_unit)),
         chunks_(chunks_of(block.keys_of_any()).count) {}
 
   /// `sum` has room for Dv numbers.

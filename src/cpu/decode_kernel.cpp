@@ -60,8 +60,8 @@ struct DecodeScratch {
   static std::size_t bytes(const Problem& problem, int64_t rows, int64_t chunk) {
     const int64_t qs = whole_vectors<T>(problem.head_dim), vs = whole_vectors<T>(problem.head_dim_v);
     const int64_t ss = score_stride(chunk);
-    return aligned_bytes<T>(rows * qs) + aligned_bytes<T>(rows * ss) + aligned_bytes<T>(strip_elements(problem, qs, vs)) +
-           3 * aligned_bytes<T>(ss);
+    return aligned_bytes<T>(rows * qs) + aligned_bytes<T>(rows * ss) +
+           aligned_bytes<T>(strip_elements(problem, qs, vs)) + 3 * aligned_bytes<T>(ss);
   }
 
   DecodeScratch(const Problem& problem, int64_t rows, int64_t chunk, WorkspaceCursor cursor)
@@ -76,7 +76,8 @@ struct DecodeScratch {
         scale(cursor.take<T>(s_stride)) {}
 
  private:
-  /// Room for whole groups of keys and whole vectors, and an odd number of lines: rows would share cache sets otherwise.
+  /// Room for whole groups of keys and whole vectors, and an odd number of lines: rows would share cache sets
+  /// otherwise.
   static int64_t score_stride(int64_t chunk) {
     const int64_t line = static_cast<int64_t>(kCacheLine / sizeof(T));
     return whole_vectors<T>((chunk + kDotKeys - 1) / kDotKeys * kDotKeys) / (2 * line) * (2 * line) + 3 * line;
@@ -222,7 +223,8 @@ class DecodeChunk {
     if (args.alibi_slopes.present()) row.slope = static_cast<T>(alibi_slope(problem_, sequence, head));
     if (args.bias.present()) {
       const std::byte* bias = ScoreRows(args.bias).at(sequence, head, i);
-      load_row(args.bias.dtype, bias + keys_.begin * static_cast<int64_t>(size_of(args.bias.dtype)), keys, T(1), s_.bias);
+      load_row(args.bias.dtype, bias + keys_.begin * static_cast<int64_t>(size_of(args.bias.dtype)), keys, T(1),
+               s_.bias);
       row.bias = s_.bias;
     }
     if (args.mask.present()) {

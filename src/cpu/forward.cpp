@@ -11,8 +11,8 @@
 namespace onchip::cpu {
 namespace {
 
-/// Sequence lengths the tile is chosen for. Not the problem's own: a row's bits depend on tile_n, and must not depend on
-/// how long the batch's other sequences are.
+/// Sequence lengths the tile is chosen for. Not the problem's own: a row's bits depend on tile_n, and must not depend
+/// on how long the batch's other sequences are.
 constexpr std::int64_t kNominalLength = 4096;
 constexpr std::int64_t kKeyGranule = 8;
 
@@ -87,11 +87,12 @@ std::int64_t keys_in_l1(const KernelShape& shape) {
   return std::max<std::int64_t>(1, fits / kKeyGranule) * kKeyGranule;
 }
 
-/// Rows of a block: at most tile_m, enough blocks for every thread, blocks of even size in whole panels. A row's bits do
-/// not depend on it.
+/// Rows of a block: at most tile_m, enough blocks for every thread, blocks of even size in whole panels. A row's bits
+/// do not depend on it.
 std::int64_t block_rows(const Problem& problem, const KernelShape& shape, std::int64_t tile_m) {
   const std::int64_t rows = problem.max_seqlen_q * problem.heads_per_kv();
-  if (rows <= shape.panel_lanes) return std::max<std::int64_t>(1, ceil_div(rows, shape.vector_lanes)) * shape.vector_lanes;
+  if (rows <= shape.panel_lanes)
+    return std::max<std::int64_t>(1, ceil_div(rows, shape.vector_lanes)) * shape.vector_lanes;
   const std::int64_t tasks = problem.num_threads > 1 ? kTasksPerThread * problem.num_threads : 1;
   const std::int64_t wanted = ceil_div(tasks, std::max<std::int64_t>(1, problem.batch * problem.num_heads_kv));
   const std::int64_t blocks = std::min(std::max(wanted, ceil_div(rows, tile_m)), ceil_div(rows, shape.panel_lanes));

@@ -9,8 +9,8 @@
 //   o = Oᵀ transposed / l,  lse = m + ln l
 //
 // Scratch of one thread (in L2): Qᵀ [D][lanes], Oᵀ [Dv][lanes], two tiles of K [tile_n][D] and V [tile_n][Dv], one
-// panel of S, the statistics of each lane. K is never transposed and no sum runs across lanes. Tiles start at multiples of tile_n and
-// each lane is by itself, so a row's bits depend on tile_n alone.
+// panel of S, the statistics of each lane. K is never transposed and no sum runs across lanes. Tiles start at multiples
+// of tile_n and each lane is by itself, so a row's bits depend on tile_n alone.
 //
 // A key or value that is NaN or infinite must reach only the rows that see it. Scores of hidden keys are overwritten,
 // but 0 · NaN in Vᵀ·Pᵀ would spread: rows of V that are not finite are zeroed in scratch and added apart, only to lanes

@@ -14,7 +14,8 @@ namespace onchip::cpu {
 /// Sets every element of a tensor to 0.
 void clear_tensor(const Tensor& tensor, int threads);
 
-/// For each page of the pool, which page of which sequence it is: filled from the page table, in order of the sequences.
+/// For each page of the pool, which page of which sequence it is: filled from the page table, in order of the
+/// sequences.
 class PageUsers {
  public:
   struct User {

@@ -1,7 +1,8 @@
 // Which queries the lanes of a tile are.
 //
 // The G query heads that share a KV head share its tiles: rows are packed query by query, r = i·G + g, so that a block
-// of rows spans few queries and its causal edge is narrow. Lanes past the last row repeat it; their results are dropped.
+// of rows spans few queries and its causal edge is narrow. Lanes past the last row repeat it; their results are
+// dropped.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,8 @@ struct LaneTable {
   std::int64_t* key_end;
 
   static std::size_t bytes(std::size_t lanes) {
-    return 2 * aligned_bytes<const std::byte*>(lanes) + aligned_bytes<T>(lanes) + 3 * aligned_bytes<std::int64_t>(lanes);
+    return 2 * aligned_bytes<const std::byte*>(lanes) + aligned_bytes<T>(lanes) +
+           3 * aligned_bytes<std::int64_t>(lanes);
   }
 
   LaneTable(const Problem& problem, WorkspaceCursor& cursor, std::size_t lanes)

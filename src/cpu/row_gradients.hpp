@@ -13,8 +13,8 @@
 
 namespace onchip::cpu {
 
-/// Where an lse is beyond this, f32 logits and lse leave gradients of f32 inputs with fewer digits than they are held to,
-/// and double is called for.
+/// Where an lse is beyond this, f32 logits and lse leave gradients of f32 inputs with fewer digits than they are held
+/// to, and double is called for.
 inline constexpr double kLargestLseOfFloat = 64;
 
 /// dsink[h] = −Σ exp(sink − lse)·delta over the rows of all sequences, in order. `statistics(sequence, head, i)` gives

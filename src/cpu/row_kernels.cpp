@@ -130,8 +130,7 @@ void softmax_backward(const ScoreRow<T>& row, T lse, T delta, int64_t n, T* s, T
     auto ds = hn::IfThenZeroElse(hidden, hn::Mul(p, hn::Sub(hn::Load(d, g + j), hn::Set(d, delta))));
     hn::Store(p, d, s + j);
     if (dbias != nullptr) hn::Store(hn::Add(hn::Load(d, dbias + j), ds), d, dbias + j);
-    if (row.softcap > 0)
-      ds = hn::IfThenZeroElse(hidden, hn::Mul(ds, slope));
+    if (row.softcap > 0) ds = hn::IfThenZeroElse(hidden, hn::Mul(ds, slope));
     hn::Store(ds, d, g + j);
   }
 }

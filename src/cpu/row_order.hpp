@@ -21,7 +21,8 @@ inline std::int64_t key_rows(const Problem& p) {
   return p.layout_k == Layout::packed ? p.args.k.shape[0] : p.batch * p.max_seqlen_k;
 }
 
-/// The same for the rows of QueryBlock: those of the query heads that share a KV head follow each other, query by query.
+/// The same for the rows of QueryBlock: those of the query heads that share a KV head follow each other, query by
+/// query.
 inline std::int64_t first_packed_row(const Problem& p, const Sequence& s, std::int64_t kv_head) {
   return first_query_row(p, s) * p.num_heads_q + kv_head * p.heads_per_kv() * s.seqlen_q;
 }

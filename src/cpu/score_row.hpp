@@ -13,8 +13,7 @@ namespace onchip::cpu {
 /// Whether a query may see a key: causal mask, window and mask.
 class Visibility {
  public:
-  explicit Visibility(const Problem& problem)
-      : masked_(problem.args.mask.present()), mask_(problem.args.mask) {}
+  explicit Visibility(const Problem& problem) : masked_(problem.args.mask.present()), mask_(problem.args.mask) {}
 
   bool operator()(const Sequence& sequence, std::int64_t head, std::int64_t i, std::int64_t j) const {
     if (!sequence.mask.keys(i).contains(j)) return false;

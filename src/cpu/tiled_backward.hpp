@@ -1,11 +1,11 @@
 // Tiled backward attention: cuts the problem into tiles of keys and hands groups of them to threads, longest first.
 //
 // A task owns the tiles t ≡ split (mod num_splits) of one sequence and KV head: their rows of dk and dv, and a copy of
-// dq for the split. So nothing is added to by two threads, and every sum has one order: copies of dq are summed split by
-// split at the end. The number of splits comes from the problem, never from the number of threads.
+// dq for the split. So nothing is added to by two threads, and every sum has one order: copies of dq are summed split
+// by split at the end. The number of splits comes from the problem, never from the number of threads.
 //
-// Where dbias is summed over sequences or heads, a task goes through all that share it, for its tiles: those are columns
-// of dbias that no other task touches.
+// Where dbias is summed over sequences or heads, a task goes through all that share it, for its tiles: those are
+// columns of dbias that no other task touches.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@
 
 namespace onchip::cpu {
 
-/// Sequence lengths the tile is chosen for, before it is cut to size. The problem's own may be unknown when it is planned,
-/// and workspace must not grow when they become known.
+/// Sequence lengths the tile is chosen for, before it is cut to size. The problem's own may be unknown when it is
+/// planned, and workspace must not grow when they become known.
 inline constexpr std::int64_t kNominalLength = 4096;
 inline constexpr std::int64_t kKeyGranule = 8;
 
@@ -64,16 +64,16 @@ TileConfig choose_backward_tile(const Problem& problem) {
   tile.tile_n = std::min(tile.tile_n, ceil_div(keys, kKeyGranule) * kKeyGranule);
   const TaskGroups groups(problem);
   const std::int64_t tasks = std::max<std::int64_t>(1, groups.sequences * groups.heads);
-  const std::int64_t copy_bytes = query_rows(problem) * problem.num_heads_q * padded<T>(problem.head_dim) *
-                                  static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t copy_bytes =
+      query_rows(problem) * problem.num_heads_q * padded<T>(problem.head_dim) * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t affordable = kMostSplitBytes / std::max<std::int64_t>(1, copy_bytes);
-  tile.num_splits = std::clamp<std::int64_t>(std::min(ceil_div(kEnoughTasks, tasks), affordable), 1,
-                                             ceil_div(keys, tile.tile_n));
+  tile.num_splits =
+      std::clamp<std::int64_t>(std::min(ceil_div(kEnoughTasks, tasks), affordable), 1, ceil_div(keys, tile.tile_n));
   return tile;
 }
 
-/// The same number of tiles, each no taller than needed. Workspace is sized for the tile before that, which does not grow
-/// when sequences turn out shorter.
+/// The same number of tiles, each no taller than needed. Workspace is sized for the tile before that, which does not
+/// grow when sequences turn out shorter.
 inline TileConfig with_even_tiles(const Problem& problem, TileConfig tile) {
   const std::int64_t keys = std::max<std::int64_t>(1, problem.max_seqlen_k);
   const std::int64_t even = ceil_div(keys, ceil_div(keys, tile.tile_n));
@@ -217,7 +217,8 @@ class TiledBackward {
         });
         for (; task.split < tile_.num_splits; ++task.split) tasks_[count++] = task;
       }
-    std::stable_sort(tasks_, tasks_ + count, [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
+    std::stable_sort(tasks_, tasks_ + count,
+                     [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
     return count;
   }
 
@@ -249,8 +250,8 @@ class TiledBackward {
     for (std::int64_t head = 0; head < dbias_heads(); ++head)
       for (std::int64_t i = 0; i < problem_.max_seqlen_q; ++i) {
         const std::int64_t offset = task.sequence_group * tensor.stride[0] +
-                                    (task.head_group * dbias_heads() + head) * tensor.stride[1] +
-                                    i * tensor.stride[2] + keys.begin;
+                                    (task.head_group * dbias_heads() + head) * tensor.stride[1] + i * tensor.stride[2] +
+                                    keys.begin;
         row_kernels<T>().store(tensor.dtype, dbias + (head * problem_.max_seqlen_q + i) * dbias_stride_, keys.size(),
                                T{1}, static_cast<std::byte*>(tensor.data) + offset * element);
       }

@@ -33,8 +33,8 @@ struct CpuTileRequest {
 CpuTileRequest cpu_tile_request(const Problem& problem, std::int64_t compute_bytes, std::int64_t granule_m,
                                 std::int64_t granule_n);
 
-/// Elements of scratch that one thread works in. Forward: Q, O, K and V twice, the scores of one panel of rows. Backward:
-/// K, V, dK, dV, Q and dO twice, P and dS.
+/// Elements of scratch that one thread works in. Forward: Q, O, K and V twice, the scores of one panel of rows.
+/// Backward: K, V, dK, dV, Q and dO twice, P and dS.
 std::int64_t cpu_scratch_elements(Pass pass, std::int64_t tile_m, std::int64_t tile_n, std::int64_t head_dim,
                                   std::int64_t head_dim_v, std::int64_t panel);
 

@@ -56,8 +56,8 @@ HWY_INLINE auto load_as_float(DF df, const Element* HWY_RESTRICT p) {
     const auto codes = hn::PromoteTo(du16, hn::LoadU(du8, reinterpret_cast<const std::uint8_t*>(p)));
     const auto magnitude = hn::And(codes, hn::Set(du16, 0x7F));
     const auto sign = hn::ShiftLeft<8>(hn::AndNot(hn::Set(du16, 0x7F), codes));
-    const auto shifted = hn::IfThenElse(hn::Eq(magnitude, hn::Set(du16, 0x7F)), hn::Set(du16, 0x7E00),
-                                        hn::ShiftLeft<7>(magnitude));
+    const auto shifted =
+        hn::IfThenElse(hn::Eq(magnitude, hn::Set(du16, 0x7F)), hn::Set(du16, 0x7E00), hn::ShiftLeft<7>(magnitude));
     return hn::Mul(halves_to_float(df, hn::Or(shifted, sign)), hn::Set(df, 256.0f));
   } else if constexpr (std::is_same_v<Element, std::int8_t>) {
     const hn::Rebind<std::int8_t, DF> di8;
@@ -183,15 +183,22 @@ HWY_NOINLINE void load_row(DType dtype, const void* row, int64_t n, T factor, T*
     if (dtype == DType::f64) return load_row(static_cast<const double*>(row), n, factor, dst);
   }
   switch (dtype) {
-    case DType::f32: return load_row(static_cast<const float*>(row), n, factor, dst);
-    case DType::bf16: return load_row(static_cast<const BFloat16*>(row), n, factor, dst);
-    case DType::f16: return load_row(static_cast<const Float16*>(row), n, factor, dst);
-    case DType::e4m3: return load_row(static_cast<const Float8E4M3*>(row), n, factor, dst);
-    case DType::e5m2: return load_row(static_cast<const Float8E5M2*>(row), n, factor, dst);
+    case DType::f32:
+      return load_row(static_cast<const float*>(row), n, factor, dst);
+    case DType::bf16:
+      return load_row(static_cast<const BFloat16*>(row), n, factor, dst);
+    case DType::f16:
+      return load_row(static_cast<const Float16*>(row), n, factor, dst);
+    case DType::e4m3:
+      return load_row(static_cast<const Float8E4M3*>(row), n, factor, dst);
+    case DType::e5m2:
+      return load_row(static_cast<const Float8E5M2*>(row), n, factor, dst);
     case DType::boolean:
-    case DType::i8: return load_row(static_cast<const std::int8_t*>(row), n, factor, dst);
+    case DType::i8:
+      return load_row(static_cast<const std::int8_t*>(row), n, factor, dst);
     case DType::f64:  // only with T = double, above
-    case DType::i32: break;  // no tensor of numbers has this type
+    case DType::i32:
+      break;  // no tensor of numbers has this type
   }
 }
 
@@ -202,15 +209,22 @@ HWY_NOINLINE void load_rows(DType dtype, const std::byte* src, int64_t src_bytes
     if (dtype == DType::f64) return load_rows<double>(src, src_bytes, rows, n, dst, dst_stride);
   }
   switch (dtype) {
-    case DType::f32: return load_rows<float>(src, src_bytes, rows, n, dst, dst_stride);
-    case DType::bf16: return load_rows<BFloat16>(src, src_bytes, rows, n, dst, dst_stride);
-    case DType::f16: return load_rows<Float16>(src, src_bytes, rows, n, dst, dst_stride);
-    case DType::e4m3: return load_rows<Float8E4M3>(src, src_bytes, rows, n, dst, dst_stride);
-    case DType::e5m2: return load_rows<Float8E5M2>(src, src_bytes, rows, n, dst, dst_stride);
-    case DType::i8: return load_rows<std::int8_t>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::f32:
+      return load_rows<float>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::bf16:
+      return load_rows<BFloat16>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::f16:
+      return load_rows<Float16>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::e4m3:
+      return load_rows<Float8E4M3>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::e5m2:
+      return load_rows<Float8E5M2>(src, src_bytes, rows, n, dst, dst_stride);
+    case DType::i8:
+      return load_rows<std::int8_t>(src, src_bytes, rows, n, dst, dst_stride);
     case DType::f64:
     case DType::i32:
-    case DType::boolean: break;  // no keys or values of this type, or only with T = double
+    case DType::boolean:
+      break;  // no keys or values of this type, or only with T = double
   }
 }
 

@@ -1,8 +1,8 @@
 // exp2 and tanh on vectors of float or double.
 //
 // 2^x = 2^n · 2^f with n = round(x), |f| ≤ 1/2, and 2^f = 1 + f·q(f): 2^0 is exactly 1. Rounding adds 1.5·2^23 (or
-// 2^52), which leaves n in the low bits of the sum; AVX-512 has instructions for both steps. NaN stays NaN, −∞ gives exactly 0, +∞ gives +∞, and results below
-// the smallest normal number are rounded once, as arithmetic does it.
+// 2^52), which leaves n in the low bits of the sum; AVX-512 has instructions for both steps. NaN stays NaN, −∞ gives
+// exactly 0, +∞ gives +∞, and results below the smallest normal number are rounded once, as arithmetic does it.
 #if defined(ONCHIP_CPU_SIMD_EXP2_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONCHIP_CPU_SIMD_EXP2_INL_H_
 #undef ONCHIP_CPU_SIMD_EXP2_INL_H_
@@ -152,8 +152,9 @@ HWY_INLINE V exp2(D d, V x) {
   return scale_by_power(d, hn::MulAdd(f, exp2_quotient<Quotient::for_sum>(d, f), hn::Set(d, 1)), n);
 }
 
-/// tanh(x) = e/(e + 2) with e = exp(2|x|) − 1, which is computed without cancellation, so tiny x keep their digits; large
-/// x keep theirs as 1 − 2/(e + 2). `slope` is 1 − tanh² = 4·(e + 1)/(e + 2)², which keeps its digits where tanh is near 1.
+/// tanh(x) = e/(e + 2) with e = exp(2|x|) − 1, which is computed without cancellation, so tiny x keep their digits;
+/// large x keep theirs as 1 − 2/(e + 2). `slope` is 1 − tanh² = 4·(e + 1)/(e + 2)², which keeps its digits where tanh
+/// is near 1.
 template <class D, class V>
 HWY_INLINE V tanh(D d, V x, V& slope) {
   using C = Exp2Constants<hn::TFromD<D>>;

@@ -2,8 +2,8 @@
 //
 //   C[i][lane] = start + Σ_k A(i, k) · B[k][lane]
 //
-// C is scratch: row-major, 64-byte aligned, its leading dimension a multiple of the vector, so that lanes need no masks.
-// B is row-major as well and has whole vectors of lanes. A is any strided matrix, whose elements are broadcast:
+// C is scratch: row-major, 64-byte aligned, its leading dimension a multiple of the vector, so that lanes need no
+// masks. B is row-major as well and has whole vectors of lanes. A is any strided matrix, whose elements are broadcast:
 // A(i, k) = a[i·a_row_stride + k·a_col_stride]. A and B need no alignment, so they may lie in the caller's tensor.
 //
 //   scores        Sᵀ [key][query]  = K · Qᵀ      A = K rows                         lanes = queries
@@ -81,11 +81,11 @@ struct GemmOperands {
     if constexpr (kVectors > 2) c##r##2 = hn::MulAdd(a_r, b2, c##r##2); \
   }
 
-#define ONCHIP_GEMM_FINISH(r)                                                         \
-  if constexpr (r < kRows) {                                                          \
-    T* row = op.c + r * op.c_stride;                                                  \
-    finish_run(d, start, c##r##0, op.factor, row);                                    \
-    if constexpr (kVectors > 1) finish_run(d, start, c##r##1, op.factor + lanes, row + lanes); \
+#define ONCHIP_GEMM_FINISH(r)                                                                          \
+  if constexpr (r < kRows) {                                                                           \
+    T* row = op.c + r * op.c_stride;                                                                   \
+    finish_run(d, start, c##r##0, op.factor, row);                                                     \
+    if constexpr (kVectors > 1) finish_run(d, start, c##r##1, op.factor + lanes, row + lanes);         \
     if constexpr (kVectors > 2) finish_run(d, start, c##r##2, op.factor + 2 * lanes, row + 2 * lanes); \
   }
 

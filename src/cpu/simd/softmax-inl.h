@@ -1,8 +1,9 @@
 // Online softmax over a tile Sᵀ [key][lane]: each lane is one row of attention, keys arrive tile by tile.
 //
 // A lane keeps its maximum m and the sum l of exp2(unit·(s − m)), where unit > 0 is what a tile's number counts in
-// log2(e). When a tile raises m, what was accumulated shrinks by exp2(unit·(m_old − m_new)). While a lane has seen no key (m = −∞), and where m = +∞, exp2 is taken of unit·s itself: so an empty row
-// keeps l = 0, and a row with an infinite score gets l = +∞ as the definition has it. NaN and +∞ stay in their lane.
+// log2(e). When a tile raises m, what was accumulated shrinks by exp2(unit·(m_old − m_new)). While a lane has seen no
+// key (m = −∞), and where m = +∞, exp2 is taken of unit·s itself: so an empty row keeps l = 0, and a row with an
+// infinite score gets l = +∞ as the definition has it. NaN and +∞ stay in their lane.
 #if defined(ONCHIP_CPU_SIMD_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ONCHIP_CPU_SIMD_SOFTMAX_INL_H_
 #undef ONCHIP_CPU_SIMD_SOFTMAX_INL_H_
@@ -55,8 +56,8 @@ HWY_INLINE hn::Vec<D> max_over_keys(D d, int64_t keys, const T* HWY_RESTRICT sco
   return hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
 }
 
-/// Turns scores into exp2(unit·(s − m)) in place and updates the state. Returns whether a maximum rose, that is, whether
-/// older results must be multiplied by `factor`; elsewhere the factor is 1.
+/// Turns scores into exp2(unit·(s − m)) in place and updates the state. Returns whether a maximum rose, that is,
+/// whether older results must be multiplied by `factor`; elsewhere the factor is 1.
 template <typename T>
 HWY_INLINE bool softmax_tile(int64_t keys, int64_t lanes, T* HWY_RESTRICT scores, int64_t stride, T unit,
                              const SoftmaxState<T>& state) {

@@ -12,5 +12,6 @@ inline constexpr int kScratchAlignment = 64;
 
 }  // namespace onchip::cpu
 
-/// The portable targets, whose Highway operations fall short of hardware in a few places (binary16, NaN in Min and Max).
+/// The portable targets, whose Highway operations fall short of hardware in a few places (binary16, NaN in Min and
+/// Max).
 #define ONCHIP_FALLBACK_TARGET (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128)

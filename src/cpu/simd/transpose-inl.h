@@ -20,7 +20,8 @@ template <typename T>
 inline constexpr int64_t kTransposeBlock = HWY_TARGET == HWY_SCALAR ? 1 : 16 / sizeof(T);
 
 template <typename T>
-HWY_INLINE void transpose_block(const T* HWY_RESTRICT src, int64_t src_stride, T* HWY_RESTRICT dst, int64_t dst_stride) {
+HWY_INLINE void transpose_block(const T* HWY_RESTRICT src, int64_t src_stride, T* HWY_RESTRICT dst,
+                                int64_t dst_stride) {
 #if HWY_TARGET == HWY_SCALAR
   (void)src_stride;
   (void)dst_stride;

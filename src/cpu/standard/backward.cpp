@@ -111,8 +111,8 @@ class StandardBackward {
       kernels.load(args_.o.dtype, outputs.at(s, i, head), problem_.head_dim_v, T{1}, output);
       const T* dout = query_matrix(dout_, s, head) + i * dout_.row_stride();
       const std::int64_t half = first_part<T>(dout_.columns());
-      delta_[row_index(s, head, i)] = kernels.dot(output, dout, half) +
-                                      kernels.dot(output + half, dout + half, dout_.columns() - half);
+      delta_[row_index(s, head, i)] =
+          kernels.dot(output, dout, half) + kernels.dot(output + half, dout + half, dout_.columns() - half);
       const T lse = *reinterpret_cast<const T*>(lse_rows.at(s, i, head));
       lse_[row_index(s, head, i)] = lse;
       if (RowInDouble::is_needed(problem_, lse))
@@ -137,15 +137,14 @@ class StandardBackward {
     if constexpr (sizeof(T) == sizeof(float)) {
       const std::int64_t kv_head = head / problem_.heads_per_kv();
       if (has_large_logits(s, head))
-        return row_in_double_.compute(s, head, i, thread,
-                                      {query_matrix(q_, s, head) + i * q_.row_stride(),
-                                       query_matrix(dout_, s, head) + i * dout_.row_stride(),
-                                       key_matrix(k_, s, kv_head), key_matrix(v_, s, kv_head), k_.row_stride(),
-                                       v_.row_stride()},
-                                      p, ds, dbias);
+        return row_in_double_.compute(
+            s, head, i, thread,
+            {query_matrix(q_, s, head) + i * q_.row_stride(), query_matrix(dout_, s, head) + i * dout_.row_stride(),
+             key_matrix(k_, s, kv_head), key_matrix(v_, s, kv_head), k_.row_stride(), v_.row_stride()},
+            p, ds, dbias);
     }
-    row_kernels<T>().softmax_backward(score_rows_.make(s, head, i, thread), lse_[at], delta_[at], s.seqlen_k, p,
-                                      ds, dbias);
+    row_kernels<T>().softmax_backward(score_rows_.make(s, head, i, thread), lse_[at], delta_[at], s.seqlen_k, p, ds,
+                                      dbias);
     round_(p, s.seqlen_k, thread);
   }
 
@@ -243,7 +242,7 @@ class StandardBackward {
   KeyGradient<T> dk_, dv_;
   PageUsers users_;
   std::int64_t block_stride_;
-  T* block_;  // kRowsPerTask rows for each thread
+  T* block_;                    // kRowsPerTask rows for each thread
   std::uint8_t* large_logits_;  // [B, Hq]: rows are computed in double
   std::int64_t dbias_stride_;
   T* dbias_row_;  // one for each thread
@@ -257,8 +256,8 @@ std::size_t workspace_bytes(const Problem& problem, const Plan& plan) {
 }
 
 void configure(const Problem& problem, Plan& plan) {
-  plan.workspace_bytes = problem.dtype() == DType::f64 ? workspace_bytes<double>(problem, plan)
-                                                       : workspace_bytes<float>(problem, plan);
+  plan.workspace_bytes =
+      problem.dtype() == DType::f64 ? workspace_bytes<double>(problem, plan) : workspace_bytes<float>(problem, plan);
 }
 
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {

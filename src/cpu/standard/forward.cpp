@@ -58,8 +58,8 @@ class StandardForward {
   void normalise(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
     const RowKernels<T>& kernels = row_kernels<T>();
     const LseRows lse_rows(problem_, problem_.args.lse);
-    const T sink = problem_.args.sink.present() ? static_cast<T>(sink_logit(problem_, head))
-                                                : -std::numeric_limits<T>::infinity();
+    const T sink =
+        problem_.args.sink.present() ? static_cast<T>(sink_logit(problem_, head)) : -std::numeric_limits<T>::infinity();
     for (std::int64_t i = begin; i < end; ++i) {
       T* row = scores_.at(s, head) + i * scores_.row_stride(s);
       const T lse = kernels.softmax(score_rows_.make(s, head, i, thread), sink, s.seqlen_k, row);
@@ -103,8 +103,8 @@ std::size_t workspace_bytes(const Problem& problem, const Plan& plan) {
 }
 
 void configure(const Problem& problem, Plan& plan) {
-  plan.workspace_bytes = problem.dtype() == DType::f64 ? workspace_bytes<double>(problem, plan)
-                                                       : workspace_bytes<float>(problem, plan);
+  plan.workspace_bytes =
+      problem.dtype() == DType::f64 ? workspace_bytes<double>(problem, plan) : workspace_bytes<float>(problem, plan);
 }
 
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {

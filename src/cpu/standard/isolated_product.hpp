@@ -34,7 +34,8 @@ void sum_over_keys(const CountedPairs<T>& counted, std::int64_t begin, std::int6
     std::fill_n(row, columns, T{0});
     for (std::int64_t j = 0; j < counted.sequence.seqlen_k; ++j)
       if (counted(i, j))
-        for (std::int64_t c = 0; c < columns; ++c) row[c] += weights[i * weight_stride + j] * values[j * value_stride + c];
+        for (std::int64_t c = 0; c < columns; ++c)
+          row[c] += weights[i * weight_stride + j] * values[j * value_stride + c];
   }
 }
 

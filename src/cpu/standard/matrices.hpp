@@ -22,7 +22,7 @@ inline constexpr std::int64_t kRowsPerTask = 256;
 /// Calls body(sequence, head, begin, end, thread) for blocks of at most kRowsPerTask rows; `length` is Sequence's
 /// seqlen_q or seqlen_k, `longest` the largest of them.
 template <typename Body>
-void for_each_block(const Problem& problem, std::int64_t heads, std::int64_t Sequence::* length, std::int64_t longest,
+void for_each_block(const Problem& problem, std::int64_t heads, std::int64_t Sequence::*length, std::int64_t longest,
                     int threads, const Body& body) {
   const std::int64_t blocks = (longest + kRowsPerTask - 1) / kRowsPerTask;
   parallel_tasks(problem.batch * heads * blocks, threads, [&](std::int64_t task, int thread) {
