@@ -20,7 +20,8 @@ class Attention(Structure):
                                        "k_scale v_scale o lse dout dq dk dv dbias dsink").split()]
         + [("softmax_scale", c_double), ("softcap", c_double), ("window_left", c_int64), ("window_right", c_int64),
            ("has_softmax_scale", c_int32), ("causal", c_int32), ("alignment", c_int32), ("backend", c_int32),
-           ("num_threads", c_int32), ("reserved", c_int32), ("at_least", c_char_p)])
+           ("num_threads", c_int32), ("allow_tf32", c_int32), ("at_least", c_char_p), ("stream", c_void_p),
+           ("max_seqlen_q", c_int64), ("max_seqlen_k", c_int64), ("device", c_int32), ("reserved", c_int32)])
 
 
 class PlanInfo(Structure):
@@ -41,17 +42,18 @@ def view(tensor):
 class Call:
     """One planned call, ready to be repeated. Tensors in [B, S, H, D] (any strides), lse in [B, H, S]."""
 
-    def __init__(self, library, pass_, tensors, *, causal=False, backend="auto", num_threads=0):
+    def __init__(self, library, pass_, tensors, *, causal=False, backend="auto", num_threads=0, allow_tf32=False):
         self.run_function = library.onchip_forward if pass_ == FORWARD else library.onchip_backward
         self.library = library
         self.tensors = tensors  # kept alive
         self.problem = Attention(struct_size=ctypes.sizeof(Attention), window_left=-1, window_right=-1,
-                                 causal=int(causal), backend=BACKENDS[backend], num_threads=num_threads)
+                                 causal=int(causal), backend=BACKENDS[backend], num_threads=num_threads,
+                                 allow_tf32=int(allow_tf32), device=tensors["q"].device.index if tensors["q"].is_cuda else -1)
         for name, tensor in tensors.items():
             setattr(self.problem, name, view(tensor))
         self.info = PlanInfo(struct_size=ctypes.sizeof(PlanInfo))
         self._check(library.onchip_plan(byref(self.problem), pass_, byref(self.info)))
-        self.workspace = torch.empty(self.info.workspace_bytes + 64, dtype=torch.uint8)
+        self.workspace = torch.empty(self.info.workspace_bytes + 64, dtype=torch.uint8, device=tensors["q"].device)
         self.aligned = -(-self.workspace.data_ptr() // 64) * 64
 
     def _check(self, status):

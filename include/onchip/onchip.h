@@ -107,8 +107,13 @@ typedef struct onchip_attention {
   int32_t alignment;         /* ONCHIP_BOTTOM_RIGHT, … */
   int32_t backend;           /* ONCHIP_BACKEND_AUTO, … */
   int32_t num_threads;       /* CPU threads; 0: all that this process may use */
-  int32_t reserved;          /* 0 */
+  int32_t allow_tf32;        /* 1: f32 products may round their factors to TF32 where that is faster */
   const char* at_least;      /* strict mode: refuse implementations that rank below the named one; NULL: none */
+  void* stream;              /* CUstream that the call is queued on, without waiting for it; NULL: the default stream */
+  int64_t max_seqlen_q;      /* longest sequences, for tensors in device memory, where lengths cannot be looked at; */
+  int64_t max_seqlen_k;      /* 0: as long as shapes allow */
+  int32_t device;            /* CUDA device whose memory holds all tensors and the workspace; −1: host memory */
+  int32_t reserved;          /* 0 */
 } onchip_attention;
 
 /* Nothing present, no bounds, the defaults. */
@@ -118,6 +123,7 @@ static inline onchip_attention onchip_attention_init(void) {
   attention.struct_size = sizeof attention;
   attention.window_left = -1;
   attention.window_right = -1;
+  attention.device = -1;
   return attention;
 }
 

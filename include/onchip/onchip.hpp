@@ -92,6 +92,12 @@ struct Attention {
   Backend backend = Backend::automatic;
   std::string at_least;  ///< strict mode: refuse implementations that rank below the named one
   int num_threads = 0;   ///< CPU threads; 0: all that this process may use
+
+  bool allow_tf32 = false;  ///< f32 products may round their factors to TF32 where that is faster
+  int device = -1;          ///< CUDA device whose memory holds every tensor and the workspace; −1: host memory
+  void* stream = nullptr;   ///< CUstream that the call is queued on, without waiting for it; null: the default stream
+  /// Longest sequences, for tensors in device memory, where lengths cannot be looked at; 0: as long as shapes allow.
+  std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
 };
 
 /// Tile sizes an implementation runs with; 0 where it has no such tile.

@@ -98,6 +98,11 @@ Attention attention_from(const onchip_attention* from) {
   to.backend = enumerator("backend", from->backend, Backend::cuda, "ONCHIP_BACKEND_AUTO to ONCHIP_BACKEND_CUDA");
   if (from->at_least != nullptr) to.at_least = from->at_least;
   to.num_threads = from->num_threads;
+  to.allow_tf32 = flag("allow_tf32", from->allow_tf32);
+  to.device = from->device;
+  to.stream = from->stream;
+  to.max_seqlen_q = from->max_seqlen_q;
+  to.max_seqlen_k = from->max_seqlen_k;
   return to;
 }
 

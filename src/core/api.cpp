@@ -1,16 +1,13 @@
 // The C++ front: Status becomes onchip::Error.
 #include "core/decode.hpp"
 #include "core/dispatch.hpp"
+#include "core/error.hpp"
 #include "core/explain.hpp"
 #include "core/merge.hpp"
 #include "core/workspace.hpp"
 
 namespace onchip {
 namespace {
-
-void check(const Status& status) {
-  if (!status.ok()) throw Error(status.code(), status.message());
-}
 
 Problem validated(const Attention& args, Pass pass, Use use) {
   Problem problem;

@@ -150,6 +150,7 @@ std::size_t rotated_bytes(const DecodeProblem& p) {
 Status make_decode_problem(const Decode& args, Use use, DecodeProblem& p) {
   p.args = args;
   p.lengths.clear();
+  if (args.attention.device >= 0) return unsupported("device: {}, decode works in host memory", args.attention.device);
   ONCHIP_RETURN_IF_ERROR(make_problem(args.attention, Pass::forward, use, p.before));
   ONCHIP_RETURN_IF_ERROR(check_append(p, use));
   ONCHIP_RETURN_IF_ERROR(check_rotary(p, use));

@@ -40,6 +40,14 @@ std::string names(const std::vector<const Implementation*>& list) {
   return text;
 }
 
+std::string other_backend(Backend asked) { return fmt::format("backend {} was asked for", name(asked)); }
+
+/// Why an implementation of the host cannot reach the tensors, or nothing.
+std::optional<std::string> out_of_reach(const Problem& problem, const Implementation& candidate) {
+  if (candidate.backend == Backend::cuda || problem.args.device < 0) return std::nullopt;
+  return fmt::format("the tensors are in the memory of CUDA device {}", problem.args.device);
+}
+
 /// The first that accepts, with a rejection for each of the others; null when none does.
 const Implementation* choose(const Problem& problem, const std::vector<const Implementation*>& list, Plan& plan) {
   const Backend asked = problem.args.backend;
@@ -47,10 +55,10 @@ const Implementation* choose(const Problem& problem, const std::vector<const Imp
   for (const Implementation* candidate : list) {
     std::optional<std::string> reason;
     if (asked != Backend::automatic && candidate->backend != asked)
-      reason = fmt::format("backend {} was asked for", name(asked));
+      reason = other_backend(asked);
     else if (chosen)
       reason = fmt::format("ranks below {}, which accepts the problem", chosen->name);
-    else
+    else if (reason = out_of_reach(problem, *candidate); !reason)
       reason = candidate->reject(problem);
     if (reason)
       plan.rejections.push_back({candidate->name, *reason});
@@ -60,10 +68,12 @@ const Implementation* choose(const Problem& problem, const std::vector<const Imp
   return chosen;
 }
 
-std::string reasons(const Plan& plan) {
+/// Without those of other backends than was asked for, which go without saying.
+std::string reasons(const Plan& plan, Backend asked) {
   std::string text;
   for (const Rejection& rejection : plan.rejections)
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", rejection.implementation, rejection.reason);
+    if (rejection.reason != other_backend(asked))
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", rejection.implementation, rejection.reason);
   return text;
 }
 
@@ -76,7 +86,7 @@ Status check_strict(const Problem& problem, const std::vector<const Implementati
   if (limit == list.end()) return invalid("at_least: '{}', expected one of {}", wanted, names(list));
   if (chosen == nullptr || std::find(list.begin(), limit + 1, chosen) == limit + 1)
     return unsupported("at_least: {} was asked for, but {} would run; {}", wanted, chosen ? chosen->name : "nothing",
-                       reasons(plan));
+                       reasons(plan, problem.args.backend));
   return {};
 }
 
@@ -89,7 +99,7 @@ Status make_plan(const Problem& problem, ImplementationList all, Plan& plan, con
   ONCHIP_RETURN_IF_ERROR(check_strict(problem, list, chosen, plan));
   if (chosen == nullptr)
     return unsupported("backend: no implementation for backend {} accepts the problem; {}", name(problem.args.backend),
-                       reasons(plan));
+                       reasons(plan, problem.args.backend));
   plan.implementation = chosen->name;
   plan.backend = chosen->backend;
   plan.num_threads = problem.num_threads;

@@ -1,11 +1,14 @@
 // The list that the dispatcher walks. A new implementation is one line here, at its place by speed.
 #include "cpu/implementations.hpp"
 
+#include "cuda/implementations.hpp"
+
 namespace onchip {
 
 std::span<const Implementation* const> implementations() {
   static constexpr const Implementation* kList[] = {
-      &cpu::kDecode, &cpu::kForward, &cpu::kStandardForward, &cpu::kBackward, &cpu::kStandardBackward,
+      &cuda::kPortableForward, &cpu::kDecode,   &cpu::kForward,
+      &cpu::kStandardForward,  &cpu::kBackward, &cpu::kStandardBackward,
   };
   return kList;
 }

@@ -33,6 +33,7 @@ Status check_options(const Attention& a) {
     return invalid("softcap: expected 0 (none) or a positive finite number, got {}", a.softcap);
   if (a.window_left < -1) return invalid("window_left: expected −1 (no bound) or more, got {}", a.window_left);
   if (a.window_right < -1) return invalid("window_right: expected −1 (no bound) or more, got {}", a.window_right);
+  if (a.device < -1) return invalid("device: expected −1 (host memory) or a CUDA device, got {}", a.device);
   if (a.num_threads < 0) return invalid("num_threads: expected 0 (all) or more, got {}", a.num_threads);
   return {};
 }
@@ -94,14 +95,15 @@ Status read_key_shape(const Attention& a, Problem& p) {
   return {};
 }
 
-Status check_cu_seqlens(const char* name, const Tensor& cu, const char* total_of, std::int64_t total, Use use) {
+Status check_cu_seqlens(const char* name, const Tensor& cu, const char* total_of, std::int64_t total, const Problem& p,
+                        Use use) {
   ONCHIP_RETURN_IF_ERROR(check_rank(name, cu, 1, "[B+1]"));
   ONCHIP_RETURN_IF_ERROR(check_type(name, cu, DType::i32));
   ONCHIP_RETURN_IF_ERROR(check_view(name, cu));
   if (cu.shape[0] < 1) return invalid("{}: shape [0], expected [B+1]", name);
   ONCHIP_RETURN_IF_ERROR(check_data(name, cu, use));
-  if (cu.data == nullptr) return {};
-  const auto* values = static_cast<const std::int32_t*>(cu.data);
+  const std::int32_t* values = p.host_values(cu);
+  if (values == nullptr) return {};
   if (values[0] != 0) return invalid("{}: begins with {}, expected 0", name, values[0]);
   for (std::int64_t b = 1; b < cu.shape[0]; ++b)
     if (values[b] < values[b - 1])
@@ -115,7 +117,7 @@ Status check_cu_seqlens(const char* name, const Tensor& cu, const char* total_of
 
 Status read_batch(const Attention& a, Use use, Problem& p) {
   if (p.layout_q == Layout::packed) {
-    ONCHIP_RETURN_IF_ERROR(check_cu_seqlens("cu_seqlens_q", a.cu_seqlens_q, "q", a.q.shape[0], use));
+    ONCHIP_RETURN_IF_ERROR(check_cu_seqlens("cu_seqlens_q", a.cu_seqlens_q, "q", a.q.shape[0], p, use));
     p.batch = a.cu_seqlens_q.shape[0] - 1;
   } else {
     p.batch = a.q.shape[0];
@@ -126,7 +128,7 @@ Status read_batch(const Attention& a, Use use, Problem& p) {
   std::int64_t batch_k = a.k.shape[0];
   const char* batch_of = "k";
   if (p.layout_k == Layout::packed) {
-    ONCHIP_RETURN_IF_ERROR(check_cu_seqlens("cu_seqlens_k", a.cu_seqlens_k, "k", a.k.shape[0], use));
+    ONCHIP_RETURN_IF_ERROR(check_cu_seqlens("cu_seqlens_k", a.cu_seqlens_k, "k", a.k.shape[0], p, use));
     batch_k = a.cu_seqlens_k.shape[0] - 1;
     batch_of = "cu_seqlens_k";
   } else if (p.layout_k == Layout::paged) {
@@ -148,9 +150,10 @@ Status check_seqused(const Problem& p, Use use) {
   ONCHIP_RETURN_IF_ERROR(check_type("seqused_k", used, DType::i32));
   ONCHIP_RETURN_IF_ERROR(check_view("seqused_k", used));
   ONCHIP_RETURN_IF_ERROR(check_data("seqused_k", used, use));
-  if (used.data == nullptr) return {};
+  const std::int32_t* values = p.host_values(used);
+  if (values == nullptr) return {};
   for (std::int64_t b = 0; b < p.batch; ++b) {
-    const std::int32_t value = static_cast<const std::int32_t*>(used.data)[b];
+    const std::int32_t value = values[b];
     if (value < 0 || value > p.capacity(b))
       return invalid("seqused_k: {} at index {}, expected 0 to {}, the keys that the sequence can hold", value, b,
                      p.capacity(b));
@@ -160,8 +163,8 @@ Status check_seqused(const Problem& p, Use use) {
 
 Status check_pages(const Problem& p) {
   const Tensor& table = p.args.page_table;
-  if (p.layout_k != Layout::paged || table.data == nullptr) return {};
-  const auto* pages = static_cast<const std::int32_t*>(table.data);
+  const std::int32_t* pages = p.host_values(table);
+  if (p.layout_k != Layout::paged || pages == nullptr) return {};
   for (std::int64_t b = 0; b < p.batch; ++b) {
     const std::int64_t used = (p.sequence(b).seqlen_k + p.page_size - 1) / p.page_size;
     for (std::int64_t i = 0; i < used; ++i) {
@@ -181,6 +184,13 @@ void read_longest(Problem& p) {
     p.max_seqlen_q = std::max(p.max_seqlen_q, sequence.seqlen_q);
     p.max_seqlen_k = std::max(p.max_seqlen_k, sequence.seqlen_k);
   }
+}
+
+/// Lengths in device memory are not looked at: there the caller may say how long the longest is.
+Status read_length_hint(const char* name, std::int64_t hint, const Problem& p, std::int64_t& longest) {
+  if (hint < 0) return invalid("{}: {}, expected 0 (unknown) or more", name, hint);
+  if (p.args.device >= 0 && hint > 0) longest = std::min(longest, hint);
+  return {};
 }
 
 /// bias, mask and dbias: [1|B, 1|Hq, Sq, Sk]; with packed or paged sequences at least the longest lengths.
@@ -345,8 +355,8 @@ void resolve_options(const Attention& a, Problem& p) {
 std::int64_t Problem::capacity(std::int64_t b) const {
   if (layout_k == Layout::paged) return args.page_table.shape[1] * page_size;
   if (layout_k == Layout::batched) return args.k.shape[1];
-  if (args.cu_seqlens_k.data == nullptr) return args.k.shape[0];
-  const auto* cu = static_cast<const std::int32_t*>(args.cu_seqlens_k.data);
+  const std::int32_t* cu = host_values(args.cu_seqlens_k);
+  if (cu == nullptr) return args.k.shape[0];
   return cu[b + 1] - cu[b];
 }
 
@@ -355,17 +365,16 @@ Sequence Problem::sequence(std::int64_t b) const {
   s.batch = b;
   if (layout_q == Layout::batched) {
     s.seqlen_q = args.q.shape[1];
-  } else if (args.cu_seqlens_q.data == nullptr) {
+  } else if (const std::int32_t* cu = host_values(args.cu_seqlens_q); cu == nullptr) {
     s.seqlen_q = args.q.shape[0];
   } else {
-    const auto* cu = static_cast<const std::int32_t*>(args.cu_seqlens_q.data);
     s.begin_q = cu[b];
     s.seqlen_q = cu[b + 1] - cu[b];
   }
-  if (layout_k == Layout::packed && args.cu_seqlens_k.data != nullptr)
-    s.begin_k = static_cast<const std::int32_t*>(args.cu_seqlens_k.data)[b];
+  if (const std::int32_t* cu = host_values(args.cu_seqlens_k); layout_k == Layout::packed && cu != nullptr)
+    s.begin_k = cu[b];
   s.seqlen_k = capacity(b);
-  if (args.seqused_k.data != nullptr) s.seqlen_k = static_cast<const std::int32_t*>(args.seqused_k.data)[b];
+  if (const std::int32_t* used = host_values(args.seqused_k); used != nullptr) s.seqlen_k = used[b];
   const std::int64_t shift = args.alignment == Alignment::top_left ? 0 : s.seqlen_k - s.seqlen_q;
   s.mask = {s.seqlen_k, shift, window_left, window_right};
   return s;
@@ -385,6 +394,8 @@ Status make_problem(const Attention& args, Pass pass, Use use, Problem& p) {
   ONCHIP_RETURN_IF_ERROR(check_seqused(p, use));
   ONCHIP_RETURN_IF_ERROR(check_pages(p));
   read_longest(p);
+  ONCHIP_RETURN_IF_ERROR(read_length_hint("max_seqlen_q", a.max_seqlen_q, p, p.max_seqlen_q));
+  ONCHIP_RETURN_IF_ERROR(read_length_hint("max_seqlen_k", a.max_seqlen_k, p, p.max_seqlen_k));
   ONCHIP_RETURN_IF_ERROR(check_data("q", a.q, use));
   ONCHIP_RETURN_IF_ERROR(check_data("k", a.k, use));
   ONCHIP_RETURN_IF_ERROR(check_data("v", a.v, use));

@@ -52,7 +52,12 @@ struct Problem {
 
   /// Most keys that sequence b can hold.
   std::int64_t capacity(std::int64_t b) const;
-  /// Sequence b. A length whose tensor has no data (planning) is the largest that the shapes allow.
+  /// The integers of a tensor, or null where they cannot be looked at: no data (planning), or device memory.
+  const std::int32_t* host_values(const Tensor& tensor) const {
+    return args.device < 0 ? static_cast<const std::int32_t*>(tensor.data) : nullptr;
+  }
+
+  /// Sequence b. A length whose tensor cannot be looked at is the largest that the shapes allow.
   Sequence sequence(std::int64_t b) const;
 };
 

@@ -119,9 +119,8 @@ TEST(DoctorCommand, TextAndJsonSayTheSame) {
   EXPECT_NE(text.out.find(json["cpu"]["isa"].get<std::string>()), std::string::npos);
   EXPECT_NE(json["openblas"]["config"].get<std::string>().find("OpenBLAS"), std::string::npos);
   EXPECT_GE(json["cpu"]["threads"], 1);
-  EXPECT_EQ(json["backends"]["cuda"], false);
   EXPECT_TRUE(json["measured"].is_null());
-  for (const char* part : {"What this enables", "What is missing", "no NVIDIA backend yet", "NVRTC", "CUPTI"})
+  for (const char* part : {"What this enables", "What is missing", "NVRTC", "CUPTI"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part;
 }
 

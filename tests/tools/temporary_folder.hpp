@@ -13,6 +13,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
+  const std::string& root() const { return root_; }
   std::string path(const std::string& name) const { return root_ + "/" + name; }
   std::string write(const std::string& name, const std::string& content) const;
   std::vector<std::string> files() const;

@@ -5,6 +5,7 @@
 #include "onchip/attention_options.hpp"
 #include "onchip/commands.hpp"
 #include "onchip/compare.hpp"
+#include "onchip/device_problem.hpp"
 #include "onchip/input_error.hpp"
 #include "onchip/io/output_file.hpp"
 #include "onchip/io/safetensors.hpp"
@@ -33,10 +34,32 @@ struct Options {
   bool json = false;
 };
 
+/// Refuses what plan() refuses. With the cuda backend, contents are checked where they are first: in host memory.
+void check_problem(Attention problem, Pass pass) {
+  if (problem.backend == Backend::cuda) {
+    static_cast<void>(plan(planned_on_gpu(problem), pass));
+    problem.backend = Backend::automatic;
+    problem.at_least.clear();
+  }
+  static_cast<void>(plan(problem, pass));
+}
+
+Plan run_on_gpu(const Attention& problem, Pass pass) {
+  const DeviceProblem copied(problem);
+  Plan ran = pass == Pass::forward ? forward(copied.args()) : backward(copied.args());
+  copied.read_results();
+  return ran;
+}
+
 /// Runs one pass and returns a phrase about it.
 std::string run(const Attention& problem, Pass pass) {
   Plan ran;
-  const double seconds = seconds_of([&] { ran = pass == Pass::forward ? forward(problem) : backward(problem); });
+  const double seconds = seconds_of([&] {
+    if (problem.backend == Backend::cuda)
+      ran = run_on_gpu(problem, pass);
+    else
+      ran = pass == Pass::forward ? forward(problem) : backward(problem);
+  });
   return fmt::format("{} by {} in {}", name(pass), ran.implementation, time_text(seconds));
 }
 
@@ -64,7 +87,7 @@ void attend(const Options& options) {
   std::vector<Pass> passes = {Pass::forward};
   if (gradients) passes.push_back(Pass::backward);
   options.attention.check_at_least(problem, passes);
-  for (const Pass pass : passes) static_cast<void>(plan(options.attention.for_pass(problem, pass), pass));
+  for (const Pass pass : passes) check_problem(options.attention.for_pass(problem, pass), pass);
 
   if (!options.compare.empty()) {
     const Comparison done = compare(problem, options.attention, parse_backend("--compare", options.compare));

@@ -7,6 +7,7 @@
 #include "cpu/measure.hpp"
 #include "onchip/attention_options.hpp"
 #include "onchip/commands.hpp"
+#include "onchip/device_problem.hpp"
 #include "onchip/input_error.hpp"
 #include "onchip/io/output_file.hpp"
 #include "onchip/progress.hpp"
@@ -95,7 +96,7 @@ class Case {
     args.backend = row.backend;
     timed.emplace_back();
     try {
-      check_memory(plan(args, pass).workspace_bytes);
+      check_memory(plan(args.backend == Backend::cuda ? planned_on_gpu(args) : args, pass).workspace_bytes);
       timed.back() = std::make_unique<TimedPass>(args, pass);
       timed.back()->run_timed();
       timed.back()->forget_times();

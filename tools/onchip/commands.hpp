@@ -10,6 +10,7 @@ namespace onchip::cli {
 
 void add_attend(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_compile(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_traffic(CLI::App& app);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "onchip/device_problem.hpp"
 #include "onchip/timed_pass.hpp"
 
 namespace onchip::cli {
@@ -47,7 +48,8 @@ class Column {
 };
 
 /// Why `problem` cannot run beside the chosen one; empty when it can.
-std::string refusal(const Attention& problem, std::span<const Pass> passes) {
+std::string refusal(Attention problem, std::span<const Pass> passes) {
+  if (problem.backend == Backend::cuda) problem = planned_on_gpu(problem);
   try {
     for (const Pass pass : passes) {
       const std::size_t needed = plan(problem, pass).workspace_bytes;

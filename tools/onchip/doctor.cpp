@@ -7,6 +7,7 @@
 #include "cpu/host.hpp"
 #include "cpu/measure.hpp"
 #include "onchip/commands.hpp"
+#include "onchip/device_problem.hpp"
 #include "onchip/doctor_report.hpp"
 #include "onchip/onchip.hpp"
 #include "onchip/shared_library.hpp"
@@ -35,6 +36,19 @@ BlasFacts blas_facts() {
   return facts;
 }
 
+/// What the library itself says of tensors on the first GPU.
+std::string cuda_refusal() {
+  Attention problem;
+  problem.q = problem.k = problem.v = contiguous(static_cast<void*>(nullptr), DType::bf16, {1, 1, 1, 64});
+  problem.backend = Backend::cuda;
+  try {
+    static_cast<void>(plan(planned_on_gpu(problem), Pass::forward));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 void print_findings(const Options& options) {
   DoctorReport report;
   report.version = version();
@@ -50,6 +64,7 @@ void print_findings(const Options& options) {
   report.compiled_isas = cpu::compiled_isas();
   report.blas = blas_facts();
   report.nvidia = find_nvidia_parts();
+  report.cuda_refusal = cuda_refusal();
   if (options.measure) report.peaks = {cpu::measure_peaks(1), cpu::measure_peaks(report.threads)};
   const std::string text = options.json ? doctor_json(report) : doctor_text(report);
   std::fputs(text.c_str(), stdout);

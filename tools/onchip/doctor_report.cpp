@@ -9,8 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kNoNvidiaBackend = "this build has no NVIDIA backend yet";
-
 std::string size_text(std::int64_t bytes) {
   if (bytes >= std::int64_t{1} << 30) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
   if (bytes >= 1 << 20) return fmt::format("{:.4g} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -109,9 +107,7 @@ std::vector<Advice> advice(const DoctorReport& r) {
         "Debian (component non-free): apt-get install nvidia-driver libcuda1");
   else if (!n.driver_fault.empty())
     add("NVIDIA driver: " + n.driver_fault, "load its kernel module (modprobe nvidia), see dmesg");
-  if (!n.nvrtc)
-    add("NVRTC, which compiles kernels for the GPU",
-        "pip install nvidia-cuda-nvrtc-cu12, or Debian (component non-free): apt-get install libnvrtc11.2");
+  if (!n.nvrtc) add("NVRTC, which compiles kernels for the GPU", "pip install nvidia-cuda-nvrtc-cu12");
   if (!n.cupti)
     add("CUPTI, which reads hardware counters",
         "pip install nvidia-cuda-cupti-cu12, or Debian (component non-free): apt-get install libcupti11.8");
@@ -124,7 +120,7 @@ std::string doctor_text(const DoctorReport& r) {
   text += "\nWhat this enables\n";
   text += line("  cpu", fmt::format("yes: tiled attention with {} on {} threads", r.chosen_isa, r.threads));
   text += line("  standard", "yes: textbook attention, products by OpenBLAS");
-  text += line("  cuda", std::string("no: ") + kNoNvidiaBackend);
+  text += line("  cuda", r.cuda_refusal.empty() ? "yes: forward attention on the GPU" : "no: " + r.cuda_refusal);
   text += "\nWhat is missing\n";
   const std::vector<Advice> list = advice(r);
   if (list.empty()) text += "  nothing\n";
@@ -157,7 +153,7 @@ std::string doctor_json(const DoctorReport& r) {
   if (r.peaks)
     json["measured"] = {{"one_thread", peaks_json(r.peaks->one_thread)},
                         {"all_threads", peaks_json(r.peaks->all_threads)}};
-  json["backends"] = {{"cpu", true}, {"standard", true}, {"cuda", false}};
+  json["backends"] = {{"cpu", true}, {"standard", true}, {"cuda", r.cuda_refusal.empty()}};
   json["missing"] = Json::array();
   for (const Advice& a : advice(r)) json["missing"].push_back({{"what", a.what}, {"how", a.how}});
   return json.dump(2) + "\n";

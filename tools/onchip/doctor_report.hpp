@@ -36,6 +36,7 @@ struct DoctorReport {
   std::vector<std::string> supported_isas, compiled_isas;
   BlasFacts blas;
   NvidiaParts nvidia;
+  std::string cuda_refusal;  ///< why the cuda backend takes nothing here; empty where it does
   std::optional<MeasuredPeaks> peaks;
 };
 

@@ -4,6 +4,7 @@
 
 #include "onchip/attention_options.hpp"
 #include "onchip/commands.hpp"
+#include "onchip/device_problem.hpp"
 #include "onchip/input_error.hpp"
 #include "onchip/shape_options.hpp"
 #include "onchip/tensor_inputs.hpp"
@@ -36,6 +37,7 @@ void print(const Options& options, Attention problem) {
   options.attention.apply(problem);
   problem.at_least = options.attention.at_least;
   const Pass pass = parse_pass(options.pass);
+  if (problem.backend == Backend::cuda) problem = planned_on_gpu(problem);
   std::fputs((options.json ? explain_json(problem, pass) + "\n" : explain(problem, pass)).c_str(), stdout);
 }
 

@@ -43,6 +43,7 @@ int status_of(StatusCode code) { return code == StatusCode::internal ? kFault : 
 void add_commands(CLI::App& app) {
   cli::add_attend(app);
   cli::add_bench(app);
+  cli::add_compile(app);
   cli::add_doctor(app);
   cli::add_explain(app);
   cli::add_traffic(app);

@@ -1,13 +1,18 @@
 #include "onchip/timed_pass.hpp"
 
-#include <utility>
-
 namespace onchip::cli {
 
-TimedPass::TimedPass(Attention args, Pass pass)
-    : args_(std::move(args)), pass_(pass), plan_(onchip::plan(args_, pass)), workspace_(plan_.workspace_bytes) {}
+TimedPass::TimedPass(const Attention& args, Pass pass)
+    : device_(args.backend == Backend::cuda ? std::make_unique<DeviceProblem>(args) : nullptr),
+      args_(device_ ? device_->args() : args),
+      pass_(pass),
+      plan_(onchip::plan(args_, pass)),
+      workspace_(plan_.workspace_bytes) {}
 
-void TimedPass::run_allocating() { plan_ = pass_ == Pass::forward ? forward(args_) : backward(args_); }
+void TimedPass::run_allocating() {
+  plan_ = pass_ == Pass::forward ? forward(args_) : backward(args_);
+  if (device_) device_->read_results();
+}
 
 void TimedPass::run_timed() {
   seconds_.push_back(seconds_of([&] {
@@ -15,6 +20,7 @@ void TimedPass::run_timed() {
       static_cast<void>(forward(args_, workspace_.span()));
     else
       static_cast<void>(backward(args_, workspace_.span()));
+    if (device_) synchronize(kFirstGpu);
   }));
 }
 

@@ -1,9 +1,11 @@
 // One pass of a problem, ready to be run again and again.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "onchip/device_problem.hpp"
 #include "onchip/io/bytes.hpp"
 #include "onchip/measure.hpp"
 #include "onchip/onchip.hpp"
@@ -12,10 +14,10 @@ namespace onchip::cli {
 
 class TimedPass {
  public:
-  /// `args` has data and results; they outlive this.
-  TimedPass(Attention args, Pass pass);
+  /// `args` has data and results; they outlive this. With the cuda backend copies on the GPU are worked on.
+  TimedPass(const Attention& args, Pass pass);
 
-  /// Not timed, with a workspace of the library's own.
+  /// Not timed, with a workspace of the library's own; results are where args have them.
   void run_allocating();
   void run_timed();
   /// What was timed so far was for warming up.
@@ -26,6 +28,7 @@ class TimedPass {
   Timing timing() const { return summarise(seconds_); }
 
  private:
+  std::unique_ptr<DeviceProblem> device_;  // backend cuda
   Attention args_;
   Pass pass_;
   Plan plan_;

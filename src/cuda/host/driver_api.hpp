@@ -1,0 +1,56 @@
+// The CUDA driver's entry points in use, declared here so that building needs no toolkit. tests/cuda/declarations_test
+// holds them against the real headers where those are installed.
+#pragma once
+
+#include <cstddef>
+
+namespace onchip::cuda {
+
+using DriverResult = int;  // CUresult
+using Device = int;        // CUdevice
+using Context = struct ContextHandle*;
+using Module = struct ModuleHandle*;
+using Function = struct FunctionHandle*;
+using Stream = struct StreamHandle*;
+using DevicePointer = unsigned long long;  // CUdeviceptr
+
+constexpr DriverResult kDriverSuccess = 0;
+constexpr DriverResult kDriverOutOfMemory = 2;
+
+constexpr int kAttributeMultiprocessors = 16;
+constexpr int kAttributeL2Bytes = 38;
+constexpr int kAttributeCapabilityMajor = 75;
+constexpr int kAttributeCapabilityMinor = 76;
+constexpr int kAttributeSharedBytesPerMultiprocessor = 81;
+constexpr int kAttributeSharedBytesPerBlock = 97;  // opt-in
+
+constexpr int kFunctionMaxDynamicSharedBytes = 8;
+
+// X(name, result, parameters…)
+#define ONCHIP_DRIVER_ENTRIES(X)                                                                                   \
+  X(cuInit, DriverResult, unsigned flags)                                                                          \
+  X(cuDriverGetVersion, DriverResult, int* version)                                                                \
+  X(cuGetErrorName, DriverResult, DriverResult error, const char** name)                                           \
+  X(cuGetErrorString, DriverResult, DriverResult error, const char** text)                                         \
+  X(cuDeviceGetCount, DriverResult, int* count)                                                                    \
+  X(cuDeviceGet, DriverResult, Device* device, int ordinal)                                                        \
+  X(cuDeviceGetName, DriverResult, char* name, int size, Device device)                                            \
+  X(cuDeviceGetAttribute, DriverResult, int* value, int attribute, Device device)                                  \
+  X(cuDevicePrimaryCtxRetain, DriverResult, Context* context, Device device)                                       \
+  X(cuCtxGetCurrent, DriverResult, Context* context)                                                               \
+  X(cuCtxPushCurrent_v2, DriverResult, Context context)                                                            \
+  X(cuCtxPopCurrent_v2, DriverResult, Context* context)                                                            \
+  X(cuCtxSynchronize, DriverResult)                                                                                \
+  X(cuMemAlloc_v2, DriverResult, DevicePointer* pointer, std::size_t bytes)                                        \
+  X(cuMemFree_v2, DriverResult, DevicePointer pointer)                                                             \
+  X(cuMemcpyHtoD_v2, DriverResult, DevicePointer to, const void* from, std::size_t bytes)                          \
+  X(cuMemcpyDtoH_v2, DriverResult, void* to, DevicePointer from, std::size_t bytes)                                \
+  X(cuModuleLoadData, DriverResult, Module* module, const void* image)                                             \
+  X(cuModuleGetFunction, DriverResult, Function* function, Module module, const char* name)                        \
+  X(cuModuleUnload, DriverResult, Module module)                                                                   \
+  X(cuFuncSetAttribute, DriverResult, Function function, int attribute, int value)                                 \
+  X(cuLaunchKernel, DriverResult, Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,            \
+    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, \
+    void** extra)
+
+}  // namespace onchip::cuda

@@ -1,0 +1,216 @@
+// The launch path without a GPU: what is launched, what is refused and why, and every failure of the driver.
+#include <cstring>
+
+#include "core/implementation.hpp"
+#include "cuda/fake_fixture.hpp"
+#include "cuda/host/driver.hpp"
+#include "cuda/shared/portable_params.hpp"
+
+namespace onchip::test {
+namespace {
+
+/// An address on the device. Nothing is there on this machine: a library that looked at it would crash.
+void* device_address(int n) { return reinterpret_cast<void*>(0x10000 + 0x1000 * static_cast<std::uintptr_t>(n)); }
+
+Attention problem(DType type = DType::bf16) {
+  Attention a;
+  a.q = contiguous(device_address(1), type, {2, 300, 4, 64});
+  a.k = contiguous(device_address(2), type, {2, 500, 2, 64});
+  a.v = contiguous(device_address(3), type, {2, 500, 2, 64});
+  a.o = contiguous(device_address(4), type, {2, 300, 4, 64});
+  a.device = 0;
+  return a;
+}
+
+std::string error_of(const Attention& a) {
+  try {
+    forward(a);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string rejection_of(const Attention& a, const char* implementation) {
+  for (const Rejection& rejection : plan(a, Pass::forward).rejections)
+    if (rejection.implementation == implementation) return rejection.reason;
+  return "";
+}
+
+class Launch : public FakeCuda {};
+
+TEST_F(Launch, LaunchesWhatWasPlanned) {
+  Attention a = problem();
+  a.causal = true;
+  a.stream = device_address(99);
+  const Plan planned = plan(a, Pass::forward);
+  EXPECT_EQ(planned.implementation, "cuda_portable_forward");
+  EXPECT_EQ(planned.backend, Backend::cuda);
+  EXPECT_EQ(planned.workspace_bytes, 0u);
+  EXPECT_EQ(fake->launches, 0);
+  const Plan ran = forward(a);
+  EXPECT_EQ(ran.implementation, planned.implementation);
+  ASSERT_EQ(fake->launches, 1);
+  EXPECT_TRUE(std::strstr(fake->last.kernel, "portable_forward_bf16_d64")) << fake->last.kernel;
+  EXPECT_EQ(fake->last.grid[0], 3u * 4 * 2);  // row blocks of 128, heads, sequences
+  EXPECT_EQ(fake->last.grid[1], 1u);
+  EXPECT_EQ(fake->last.block[0], 128u);
+  EXPECT_EQ(fake->last.stream, a.stream);
+  EXPECT_EQ(fake->context_depth, 0) << "the context that was current is not current again";
+}
+
+TEST_F(Launch, CompilesOnceAProcess) {
+  for (int n = 0; n < 3; ++n) forward(problem());
+  EXPECT_EQ(fake->launches, 3);
+  EXPECT_EQ(fake->compilations, 1);
+  EXPECT_EQ(fake->modules_loaded, 1);
+}
+
+TEST_F(Launch, LoadsOnEachDevice) {
+  Attention a = problem();
+  forward(a);
+  a.device = 1;
+  forward(a);
+  EXPECT_EQ(fake->modules_loaded, 2);
+  EXPECT_EQ(fake->compilations, 1) << "the second device takes it from the cache";
+}
+
+TEST_F(Launch, LooksAtNoLengthInDeviceMemory) {
+  Attention a;
+  a.q = contiguous(device_address(1), DType::f16, {700, 4, 64});
+  a.k = contiguous(device_address(2), DType::f16, {30, 16, 2, 64});
+  a.v = contiguous(device_address(3), DType::f16, {30, 16, 2, 64});
+  a.o = contiguous(device_address(4), DType::f16, {700, 4, 64});
+  a.lse = contiguous(device_address(5), DType::f32, {4, 700});
+  a.cu_seqlens_q = contiguous(device_address(6), DType::i32, {4});
+  a.seqused_k = contiguous(device_address(7), DType::i32, {3});
+  a.page_table = contiguous(device_address(8), DType::i32, {3, 10});
+  a.device = 0;
+  forward(a);
+  EXPECT_EQ(fake->launches, 1);
+  EXPECT_EQ(fake->last.grid[0], (700u / 128 + 3) * 4);
+}
+
+TEST_F(Launch, EmptyProblemsLaunchNothing) {
+  Attention a = problem();
+  a.q.shape[1] = a.o.shape[1] = 0;
+  forward(a);
+  EXPECT_EQ(fake->launches, 0);
+}
+
+TEST_F(Launch, HostTensorsStayOnTheCpu) {
+  Attention a = problem();
+  a.device = -1;
+  EXPECT_EQ(rejection_of(a, "cuda_portable_forward"), "the tensors are in host memory (device is −1)");
+}
+
+TEST_F(Launch, DeviceTensorsAreRefusedByCpuBackends) {
+  Attention a = problem();
+  a.backend = Backend::standard;
+  EXPECT_NE(error_of(a).find("the tensors are in the memory of CUDA device 0"), std::string::npos) << error_of(a);
+}
+
+TEST_F(Launch, NamesADeviceThatIsNotThere) {
+  Attention a = problem();
+  a.device = 5;
+  EXPECT_NE(error_of(a).find("device: 5, expected 0 to 1"), std::string::npos) << error_of(a);
+  a.device = -2;
+  EXPECT_NE(error_of(a).find("device: expected −1"), std::string::npos) << error_of(a);
+}
+
+TEST_F(Launch, RefusesOldGpus) {
+  fake->capability = 75;
+  EXPECT_NE(error_of(problem()).find("Fake GPU has compute capability 7.5, expected 8.0 or newer"), std::string::npos)
+      << error_of(problem());
+}
+
+TEST_F(Launch, RefusesDoublePrecision) {
+  EXPECT_NE(error_of(problem(DType::f64)).find("f64 is computed on the CPU"), std::string::npos);
+}
+
+TEST_F(Launch, RefusesMoreTilesThanAGridHolds) {
+  Attention a = problem();
+  a.q.shape[0] = a.k.shape[0] = a.v.shape[0] = a.o.shape[0] = std::int64_t{1} << 28;
+  EXPECT_NE(error_of(a).find("more than 2^31 tiles"), std::string::npos) << error_of(a);
+}
+
+TEST_F(Launch, SaysWhyThereIsNoDriver) {
+  setenv("ONCHIP_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+  EXPECT_NE(error_of(problem()).find("CUDA driver: not found (tried /nonexistent/libcuda.so.1)"), std::string::npos)
+      << error_of(problem());
+}
+
+TEST_F(Launch, SaysThatTheDriverIsTooOld) {
+  fake->driver_version = 12030;
+  EXPECT_NE(error_of(problem()).find("CUDA driver 12.3, expected 12.4 or newer"), std::string::npos)
+      << error_of(problem());
+}
+
+class DriverFailure : public FakeCuda, public ::testing::WithParamInterface<const char*> {
+  void SetUp() override { FakeCuda::SetUp(); }
+};
+
+TEST_P(DriverFailure, IsReportedAndLeavesNothingBehind) {
+  fake->failing_call = GetParam();
+  fake->failure_code = 719;
+  const std::string error = error_of(problem());
+  const std::string expected =
+      std::string("cuda: ") + GetParam() + " failed with FAKE_ERROR (719): the fake driver was told to fail";
+  EXPECT_NE(error.find(expected), std::string::npos) << error;
+  EXPECT_EQ(fake->launches, 0);
+  EXPECT_EQ(fake->context_depth, 0);
+  EXPECT_EQ(fake->modules_loaded - fake->modules_unloaded, std::strcmp(GetParam(), "cuLaunchKernel") == 0 ? 1 : 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, DriverFailure,
+                         ::testing::Values("cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
+                                           "cuDeviceGetName", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
+                                           "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuModuleLoadData",
+                                           "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel"),
+                         [](const auto& call) { return std::string(call.param); });
+
+TEST_F(Launch, RecoversFromAFailure) {
+  for (const char* call : {"cuDeviceGetCount", "cuModuleLoadData", "cuLaunchKernel"}) {
+    fake->failing_call = call;
+    fake->failure_code = 2;
+    EXPECT_NE(error_of(problem()), "");
+  }
+  fake->failing_call = nullptr;
+  EXPECT_EQ(error_of(problem()), "");
+  EXPECT_EQ(fake->launches, 1);
+}
+
+TEST_F(Launch, OutOfDeviceMemoryHasItsCode) {
+  fake->failing_call = "cuModuleLoadData";
+  fake->failure_code = 2;
+  try {
+    forward(problem());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), StatusCode::out_of_memory);
+  }
+}
+
+class CompilerFailure : public FakeCuda, public ::testing::WithParamInterface<const char*> {
+  void SetUp() override { FakeCuda::SetUp(); }
+};
+
+TEST_P(CompilerFailure, CarriesTheLog) {
+  fake->failing_call = GetParam();
+  fake->failure_code = 6;
+  fake->compile_log = "line 7: what the compiler said";
+  const std::string error = error_of(problem());
+  EXPECT_NE(error.find(std::string(GetParam()) + " failed (6: FAKE_NVRTC_ERROR)"), std::string::npos) << error;
+  if (std::strcmp(GetParam(), "nvrtcCompileProgram") == 0) {
+    EXPECT_NE(error.find(fake->compile_log), std::string::npos) << error;
+  }
+  EXPECT_EQ(fake->launches, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, CompilerFailure,
+                         ::testing::Values("nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram",
+                                           "nvrtcGetCUBINSize", "nvrtcGetCUBIN"),
+                         [](const auto& call) { return std::string(call.param); });
+
+}  // namespace
+}  // namespace onchip::test
