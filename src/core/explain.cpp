@@ -10,8 +10,8 @@ const char* name(Pass pass) { return pass == Pass::forward ? "forward" : "backwa
 std::string tile_text(const TileConfig& tile) {
   std::string text;
   if (tile.tile_m > 0) text += fmt::format("{} queries × {} keys", tile.tile_m, tile.tile_n);
-  if (tile.num_splits > 1)
-    text += fmt::format("{}{} splits of {} keys", text.empty() ? "" : ", ", tile.num_splits, tile.split_size);
+  if (tile.num_splits > 1) text += fmt::format("{}{} splits", text.empty() ? "" : ", ", tile.num_splits);
+  if (tile.num_splits > 1 && tile.split_size > 0) text += fmt::format(" of {} keys", tile.split_size);
   return text.empty() ? "none" : text;
 }
 

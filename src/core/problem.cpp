@@ -345,6 +345,11 @@ Status check_backward(const Problem& p, Use use) {
 void resolve_options(const Attention& a, Problem& p) {
   p.softmax_scale = a.softmax_scale.value_or(1.0 / std::sqrt(static_cast<double>(p.head_dim)));
   p.softcap = a.softcap;
+  if (p.dtype() != DType::f64) {
+    // Beyond what f32 statistics can hold a cap changes no score, and a scale leaves none.
+    if (p.softcap > std::numeric_limits<float>::max()) p.softcap = 0.0;
+    if (static_cast<float>(p.softmax_scale) == 0.0f) p.softmax_scale = 0.0;
+  }
   p.window_left = a.window_left > kNoBoundNeeded ? -1 : a.window_left;
   p.window_right = a.causal ? 0 : a.window_right > kNoBoundNeeded ? -1 : a.window_right;
   p.num_threads = a.num_threads > 0 ? a.num_threads : available_threads();

@@ -106,39 +106,39 @@ class RowMerger {
       : problem_(problem),
         partials_(partials),
         block_(block),
-        unit_(static_cast<T>(score_units(problem).log2_unit)),
+        unit_(score_units(problem).log2_unit),
         chunks_(chunks_of(block.keys_of_any()).count) {}
 
   /// `sum` has room for Dv numbers.
   void merge(std::int64_t r, T* sum) const {
     T row_max = -std::numeric_limits<T>::infinity();
     for (std::int64_t c = 0; c < chunks_; ++c) row_max = std::max(row_max, part(c).row_max[r]);
-    const T max_log2 = unit_ * row_max;
     double row_sum = 0;
     std::fill(sum, sum + problem_.head_dim_v, T(0));
     for (std::int64_t c = 0; c < chunks_; ++c) {
       const DecodePartial<T> from = part(c);
-      const double weight = weight_of(from, r, max_log2);
+      const double weight = weight_of(from, r, row_max);
       row_sum += weight * static_cast<double>(from.row_sum[r]);
       const T* o = from.o + r * from.o_stride;
       const T w = static_cast<T>(weight);
       for (std::int64_t d = 0; d < problem_.head_dim_v; ++d) sum[d] += w * o[d];
     }
-    store(r, finish(r, max_log2, row_sum), sum);
+    store(r, finish(r, row_max, row_sum), sum);
   }
 
  private:
   DecodePartial<T> part(std::int64_t chunk) const { return partials_.at(block_.sequence.batch, chunk, block_.kv_head); }
 
   /// 2^(shift of the chunk − shift of the row). A chunk in which the row saw no key weighs nothing.
-  double weight_of(const DecodePartial<T>& from, std::int64_t r, T max_log2) const {
-    const T own_log2 = unit_ * from.row_max[r];
-    const double own_shift = std::isfinite(own_log2) ? static_cast<double>(own_log2) : 0.0;
-    const double shift = std::isfinite(max_log2) ? static_cast<double>(max_log2) : 0.0;
-    return from.row_sum[r] == T(0) ? 0.0 : std::exp2(own_shift - shift);
+  double weight_of(const DecodePartial<T>& from, std::int64_t r, T row_max) const {
+    const T own_max = from.row_max[r];
+    const double own_shift = std::isfinite(own_max) ? static_cast<double>(own_max) : 0.0;
+    const double shift = std::isfinite(row_max) ? static_cast<double>(row_max) : 0.0;
+    return from.row_sum[r] == T(0) ? 0.0 : std::exp2(unit_ * (own_shift - shift));
   }
 
-  FinishedRow finish(std::int64_t r, T max_log2, double row_sum) const {
+  FinishedRow finish(std::int64_t r, T row_max, double row_sum) const {
+    const double max_log2 = unit_ * static_cast<double>(row_max);
     if (!problem_.args.sink.present()) return finish_row(max_log2, row_sum, nullptr);
     const float sink = sink_logit(problem_, block_.head(r));
     return finish_row(max_log2, row_sum, &sink);
@@ -158,7 +158,7 @@ class RowMerger {
   const Problem& problem_;
   const Partials<T>& partials_;
   const QueryBlock& block_;
-  const T unit_;
+  const double unit_;
   const std::int64_t chunks_;
 };
 

@@ -252,10 +252,10 @@ class DecodeChunk {
     }
     max = hn::MaxOfLanes(d, max);
     const auto unit = hn::Set(d, static_cast<T>(units_.log2_unit));
-    const auto shift = hn::Mul(unit, hn::IfThenElseZero(hn::Lt(hn::Abs(max), hn::Inf(d)), max));
+    const auto shift = hn::IfThenElseZero(hn::Lt(hn::Abs(max), hn::Inf(d)), max);
     auto sum = hn::Zero(d);
     for (int64_t j = 0; j < keys; j += lanes) {
-      const auto p = exp2(d, hn::MulSub(unit, hn::Load(d, s + j), shift));
+      const auto p = exp2(d, hn::Mul(unit, hn::Sub(hn::Load(d, s + j), shift)));
       sum = hn::Add(sum, p);
       hn::Store(p, d, s + j);
     }

@@ -10,8 +10,8 @@ struct FinishedRow {
   double lse;            ///< natural logarithm, the sink included
 };
 
-/// A row after all of its keys: maximum and sum as softmax-inl.h keeps them, the maximum times log2_unit, rounded as it
-/// was there. `sink` points to the row's sink logit, or is null.
+/// A row after all of its keys: maximum and sum as softmax-inl.h keeps them, the maximum times log2_unit.
+/// `sink` points to the row's sink logit, or is null.
 FinishedRow finish_row(double row_max_log2, double row_sum, const float* sink);
 
 }  // namespace onchip::cpu

@@ -315,7 +315,7 @@ class ForwardBlock {
     const int64_t i = block_.query(lane), head = block_.head(lane);
     float sink = 0;
     if (args.sink.present()) sink = sink_logit(problem_, head);
-    const T row_max_log2 = static_cast<T>(units_.log2_unit) * s_.softmax.row_max[lane];
+    const double row_max_log2 = units_.log2_unit * static_cast<double>(s_.softmax.row_max[lane]);
     const FinishedRow finished =
         finish_row(row_max_log2, s_.softmax.row_sum[lane], args.sink.present() ? &sink : nullptr);
     store_row(args.o.dtype, row, problem_.head_dim_v, static_cast<T>(finished.output_factor),

@@ -58,6 +58,14 @@ TEST_P(ExtremeLogits, AllAlike) {
     for (const double logit : {-60000.0, 60000.0, 0.0}) expect_exact(type, [&](std::int64_t) { return logit; });
 }
 
+/// Far beyond what products with log2(e) may round away, up to the largest number of the type.
+TEST_P(ExtremeLogits, AllAlikeAndHuge) {
+  for (const double logit : {-1e10, 1e10, -1e20, 1e30, -3e37, -0x1.fffffep127})
+    for (const DType type : {DType::f64, DType::f32, DType::bf16})
+      expect_exact(
+          type, [&](std::int64_t) { return logit; }, false, false);
+}
+
 TEST_P(ExtremeLogits, BothSigns) {
   for (const DType type : {DType::f64, DType::f32, DType::f16})
     expect_exact(

@@ -27,6 +27,16 @@ TEST_F(Usage, UnknownOptions) {
   expect_refusal(run_onchip({"--nonsense"}), {});
 }
 
+TEST_F(Usage, EmptyValues) {
+  expect_refused({"--scale", ""}, {"--scale", "empty"});
+  expect_refused({"--window", ""}, {"--window", "empty"});
+}
+
+TEST_F(Usage, BenchSecondsOutOfRange) {
+  for (const char* seconds : {"-1", "0", "nan", "inf"})
+    expect_refusal(run_onchip({"bench", "--seconds", seconds}), {"--seconds", seconds});
+}
+
 TEST_F(Usage, UnknownCommands) {
   expect_refusal(run_onchip({}), {"subcommand"});
   expect_refusal(run_onchip({"atend"}), {"'atend'", "attend"});

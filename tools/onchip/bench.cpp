@@ -1,6 +1,7 @@
 #include "onchip/bench.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 
 #include "cpu/host.hpp"
@@ -185,6 +186,11 @@ void add_shape_options(CLI::App& command, Options& options) {
       ->group(kGroup);
   command.add_option("--seconds", options.seconds, "Time to spend on each row (at least 3 runs)")
       ->capture_default_str()
+      ->check([](const std::string& text) {
+        const double value = std::strtod(text.c_str(), nullptr);
+        return value > 0 && value <= 3600 ? std::string()
+                                          : "'" + text + "', expected more than 0 and at most 3600 seconds";
+      })
       ->type_name("S")
       ->group(kGroup);
 }

@@ -71,6 +71,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   add_commands(app);
   try {
+    for (int i = 1; i < argc; ++i)
+      if (*argv[i] == '\0')
+        return complain(kRefused, fmt::format("argument {} after '{}' is empty, expected a value", i, argv[i - 1]));
     app.parse(argc, argv);
     flush_output();
   } catch (const CLI::Success& request) {  // --help, --version

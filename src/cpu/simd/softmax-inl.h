@@ -69,14 +69,13 @@ HWY_INLINE bool softmax_tile(int64_t keys, int64_t lanes, T* HWY_RESTRICT scores
     const auto old_max = hn::Load(d, state.row_max + lane);
     const auto new_max = hn::Max(max_over_keys(d, keys, scores + lane, stride), old_max);
     const auto shift = hn::IfThenElseZero(hn::Lt(hn::Abs(new_max), hn::Inf(d)), new_max);
-    const auto shift_log2 = hn::Mul(units, shift);
-    // From the rounded products, as both tiles used them: so it is exactly 1 where m stayed.
-    const auto factor = exp2(d, hn::Sub(hn::Mul(units, old_max), shift_log2));
+    // Differences first: products of large scores round by more than exp2 can take.
+    const auto factor = exp2(d, hn::Mul(units, hn::Sub(old_max, shift)));
     rose = rose || !hn::AllFalse(d, hn::Gt(new_max, old_max));
     auto sum = hn::Zero(d);
     for (int64_t key = 0; key < keys; ++key) {
       T* score = scores + key * stride + lane;
-      const auto p = exp2(d, hn::MulSub(units, hn::Load(d, score), shift_log2));
+      const auto p = exp2(d, hn::Mul(units, hn::Sub(hn::Load(d, score), shift)));
       sum = hn::Add(sum, p);
       hn::Store(p, d, score);
     }
