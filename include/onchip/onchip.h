@@ -1,6 +1,6 @@
 /* onchip: exact attention whose N×N scores never leave the chip. The C interface (C11; also reads as C++).
  *
- * What is computed is specified in docs/semantics.md; examples/*.c are whole programs. The caller owns all memory.
+ * What is computed is specified in docs/semantics.md; whole programs are in examples/. The caller owns all memory.
  * Functions may be called from any number of threads at once. Each returns a status; when that is not ONCHIP_OK,
  * onchip_last_error() holds one sentence that names the argument, the value and what was expected, and no result was
  * written. Structures that may grow begin with struct_size, which their ..._init function sets: begin with it, then
