@@ -13,6 +13,7 @@
 #include "cpu/key_gradients.hpp"
 #include "cpu/row_gradients.hpp"
 #include "cpu/score_row.hpp"
+#include "cpu/standard/by_type.hpp"
 #include "cpu/standard/gemm.hpp"
 #include "cpu/standard/isolated_product.hpp"
 #include "cpu/standard/limits.hpp"
@@ -248,30 +249,13 @@ class StandardBackward {
   T* dbias_row_;  // one for each thread
 };
 
-template <typename T>
-std::size_t workspace_bytes(const Problem& problem, const Plan& plan) {
-  WorkspaceCursor cursor;
-  StandardBackward<T>(problem, plan.num_threads, cursor);
-  return cursor.used_bytes();
-}
-
-void configure(const Problem& problem, Plan& plan) {
-  plan.workspace_bytes =
-      problem.dtype() == DType::f64 ? workspace_bytes<double>(problem, plan) : workspace_bytes<float>(problem, plan);
-}
-
-Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  WorkspaceCursor cursor(workspace);
-  if (problem.dtype() == DType::f64)
-    StandardBackward<double>(problem, plan.num_threads, cursor).run();
-  else
-    StandardBackward<float>(problem, plan.num_threads, cursor).run();
-  return {};
-}
-
 }  // namespace
 
-const Implementation kStandardBackward{"standard_backward", Backend::standard, Pass::backward,
-                                       standard_limits,     configure,         run};
+const Implementation kStandardBackward{"standard_backward",
+                                       Backend::standard,
+                                       Pass::backward,
+                                       standard_limits,
+                                       ByType<StandardBackward>::configure,
+                                       ByType<StandardBackward>::run};
 
 }  // namespace onchip::cpu

@@ -9,6 +9,7 @@
 
 #include "cpu/implementations.hpp"
 #include "cpu/score_row.hpp"
+#include "cpu/standard/by_type.hpp"
 #include "cpu/standard/gemm.hpp"
 #include "cpu/standard/isolated_product.hpp"
 #include "cpu/standard/limits.hpp"
@@ -95,30 +96,10 @@ class StandardForward {
   T* output_;  // a block of rows for each thread
 };
 
-template <typename T>
-std::size_t workspace_bytes(const Problem& problem, const Plan& plan) {
-  WorkspaceCursor cursor;
-  StandardForward<T>(problem, plan.num_threads, cursor);
-  return cursor.used_bytes();
-}
-
-void configure(const Problem& problem, Plan& plan) {
-  plan.workspace_bytes =
-      problem.dtype() == DType::f64 ? workspace_bytes<double>(problem, plan) : workspace_bytes<float>(problem, plan);
-}
-
-Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  WorkspaceCursor cursor(workspace);
-  if (problem.dtype() == DType::f64)
-    StandardForward<double>(problem, plan.num_threads, cursor).run();
-  else
-    StandardForward<float>(problem, plan.num_threads, cursor).run();
-  return {};
-}
-
 }  // namespace
 
-const Implementation kStandardForward{"standard_forward", Backend::standard, Pass::forward,
-                                      standard_limits,    configure,         run};
+const Implementation kStandardForward{
+    "standard_forward",          Backend::standard, Pass::forward, standard_limits, ByType<StandardForward>::configure,
+    ByType<StandardForward>::run};
 
 }  // namespace onchip::cpu
