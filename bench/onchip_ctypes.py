@@ -4,7 +4,8 @@ from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_int3
 
 import torch
 
-DTYPES = {torch.float64: 0, torch.float32: 1, torch.bfloat16: 2, torch.float16: 3}
+DTYPES = {torch.float64: 0, torch.float32: 1, torch.bfloat16: 2, torch.float16: 3, torch.float8_e4m3fn: 4,
+          torch.float8_e5m2: 5, torch.int8: 6, torch.int32: 7, torch.bool: 8}
 BACKENDS = {"auto": 0, "cpu": 1, "standard": 2, "cuda": 3}
 FORWARD, BACKWARD = 0, 1
 
@@ -42,13 +43,14 @@ def view(tensor):
 class Call:
     """One planned call, ready to be repeated. Tensors in [B, S, H, D] (any strides), lse in [B, H, S]."""
 
-    def __init__(self, library, pass_, tensors, *, causal=False, backend="auto", num_threads=0, allow_tf32=False):
+    def __init__(self, library, pass_, tensors, *, causal=False, backend="auto", num_threads=0, allow_tf32=False,
+                 at_least=""):
         self.run_function = library.onchip_forward if pass_ == FORWARD else library.onchip_backward
         self.library = library
         self.tensors = tensors  # kept alive
         self.problem = Attention(struct_size=ctypes.sizeof(Attention), window_left=-1, window_right=-1,
                                  causal=int(causal), backend=BACKENDS[backend], num_threads=num_threads,
-                                 allow_tf32=int(allow_tf32), device=tensors["q"].device.index if tensors["q"].is_cuda else -1)
+                                 allow_tf32=int(allow_tf32), at_least=at_least.encode(), device=tensors["q"].device.index if tensors["q"].is_cuda else -1)
         for name, tensor in tensors.items():
             setattr(self.problem, name, view(tensor))
         self.info = PlanInfo(struct_size=ctypes.sizeof(PlanInfo))
@@ -56,11 +58,17 @@ class Call:
         self.workspace = torch.empty(self.info.workspace_bytes + 64, dtype=torch.uint8, device=tensors["q"].device)
         self.aligned = -(-self.workspace.data_ptr() // 64) * 64
 
+    def implementation(self):
+        """The name of what runs."""
+        return self.info.implementation.decode()
+
     def _check(self, status):
         if status:
             raise RuntimeError(self.library.onchip_last_error().decode())
 
     def __call__(self):
+        if self.tensors["q"].is_cuda:
+            self.problem.stream = torch.cuda.current_stream().cuda_stream
         self._check(self.run_function(byref(self.problem), c_void_p(self.aligned), c_size_t(self.info.workspace_bytes), None))
 
 
