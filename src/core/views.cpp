@@ -57,10 +57,6 @@ float KeyScales::at(const Sequence& sequence, std::int64_t j, std::int64_t head)
   return base_[sequence.batch * batch_stride_ + head * head_stride_];
 }
 
-float* KeyScales::token(const Sequence& sequence, std::int64_t j, std::int64_t head) const {
-  return reinterpret_cast<float*>(tokens_.at(sequence, j, head));
-}
-
 float alibi_slope(const Problem& problem, const Sequence& sequence, std::int64_t head) {
   const Tensor& slopes = problem.args.alibi_slopes;
   const auto* data = static_cast<const float*>(slopes.data);

@@ -38,6 +38,7 @@ class KeyRows {
     return head_base + page(sequence, j) * batch_bytes_ + (j % page_size_) * row_bytes_;
   }
   std::int64_t row_bytes() const { return row_bytes_; }
+  std::int64_t head_bytes() const { return head_bytes_; }
 
   /// How many keys from j on, at most `limit`, follow each other at row_bytes() distance.
   std::int64_t run_length(std::int64_t j, std::int64_t limit) const {
@@ -103,7 +104,9 @@ class KeyScales {
   ScaleGranularity kind() const { return kind_; }
   float at(const Sequence& sequence, std::int64_t j, std::int64_t head) const;
   /// Where a scale per token lives, for writing; only with ScaleGranularity::token.
-  float* token(const Sequence& sequence, std::int64_t j, std::int64_t head) const;
+  float* token(const Sequence& sequence, std::int64_t j, std::int64_t head) const {
+    return reinterpret_cast<float*>(tokens_.at(sequence, j, head));
+  }
 
  private:
   ScaleGranularity kind_;

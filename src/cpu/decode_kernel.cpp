@@ -5,46 +5,34 @@
 //   scores, maximum, exp2, sum       keys on lanes, a row at a time
 //   O [rows][Dv] = P·V               dimensions on lanes, strips of keys
 //
-// Heads usually lie side by side in memory. So a strip is worked on for all heads of the task before the next one is
-// begun: memory is then read from front to back, and prefetched in that order.
-//
-// A strip of K or V of type T is used where it lies; other types are converted to scratch, once for all rows. Scales of
-// keys and values apply to S and P, not to elements.
+// Strips of K and V are used where they lie or converted to scratch (strips-inl.h). Scales of keys and values apply to
+// S and P, not to elements.
 //
 // A value that is not finite spoils O of every row, as 0 · NaN does. So O tells when there is one: then the head's
 // P·V is done again, key by key and only for the rows that see each key.
 #include "cpu/decode_kernel.hpp"
 
+#define HWY_WANT_AVX3_DL  // for byte_table-inl.h
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/decode_kernel.cpp"
 #include "cpu/simd/targets.hpp"
 #include "hwy/foreach_target.h"
 // foreach_target comes first: it includes this file once for each target.
-#include "cpu/prefetch.hpp"
 #include "cpu/simd/convert-inl.h"
 #include "cpu/simd/dot-inl.h"
 #include "cpu/simd/gemm-inl.h"
 #include "cpu/simd/score_row-inl.h"
+#include "cpu/simd/strips-inl.h"
+#include "cpu/simd/weighted_sum-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace onchip::cpu::HWY_NAMESPACE {
 
-/// Bytes that the strips of all heads take in memory: they are prefetched into L1 beside the strip at work.
-inline constexpr int64_t kStripBytes = 8192;
-
 template <typename T>
 int64_t whole_vectors(int64_t n) {
   const int64_t vector = vector_lanes<T>();
   return (n + vector - 1) / vector * vector;
-}
-
-/// Keys in a strip, a multiple of kDotKeys. The same however many heads a task has: a row's bits depend on it.
-inline int64_t strip_keys(const Problem& problem, const Tensor& tensor) {
-  const int64_t head_dim = tensor.shape[tensor.rank - 1];
-  const int64_t key_bytes = problem.num_heads_kv * head_dim * static_cast<int64_t>(size_of(tensor.dtype));
-  const int64_t fits = kStripBytes / key_bytes / kDotKeys * kDotKeys;
-  return fits < 2 * kDotKeys ? 2 * kDotKeys : fits > 32 ? 32 : fits;
 }
 
 template <typename T>
@@ -60,8 +48,8 @@ struct DecodeScratch {
   static std::size_t bytes(const Problem& problem, int64_t rows, int64_t chunk) {
     const int64_t qs = whole_vectors<T>(problem.head_dim), vs = whole_vectors<T>(problem.head_dim_v);
     const int64_t ss = score_stride(chunk);
-    return aligned_bytes<T>(rows * qs) + aligned_bytes<T>(rows * ss) +
-           aligned_bytes<T>(strip_elements(problem, qs, vs)) + 3 * aligned_bytes<T>(ss);
+    return aligned_bytes<T>(rows * qs) + aligned_bytes<T>(rows * ss) + aligned_bytes<T>(strip_elements(qs, vs)) +
+           3 * aligned_bytes<T>(ss);
   }
 
   DecodeScratch(const Problem& problem, int64_t rows, int64_t chunk, WorkspaceCursor cursor)
@@ -70,7 +58,7 @@ struct DecodeScratch {
         s_stride(score_stride(chunk)),
         q(cursor.take<T>(rows * q_stride)),
         s(cursor.take<T>(rows * s_stride)),
-        strip(cursor.take<T>(strip_elements(problem, q_stride, v_stride))),
+        strip(cursor.take<T>(strip_elements(q_stride, v_stride))),
         bias(cursor.take<T>(s_stride)),
         mask(cursor.take<T>(s_stride)),
         scale(cursor.take<T>(s_stride)) {}
@@ -82,67 +70,7 @@ struct DecodeScratch {
     const int64_t line = static_cast<int64_t>(kCacheLine / sizeof(T));
     return whole_vectors<T>((chunk + kDotKeys - 1) / kDotKeys * kDotKeys) / (2 * line) * (2 * line) + 3 * line;
   }
-  static int64_t strip_elements(const Problem& problem, int64_t qs, int64_t vs) {
-    const int64_t k = strip_keys(problem, problem.args.k) * qs, v = strip_keys(problem, problem.args.v) * vs;
-    return k > v ? k : v;
-  }
-};
-
-/// K or V of the task's heads, strip by strip.
-template <typename T>
-class Strips {
- public:
-  Strips(const Problem& problem, const DecodeTask& task, const Tensor& tensor, int64_t stride)
-      : rows_(problem, tensor),
-        task_(task),
-        dtype_(tensor.dtype),
-        head_dim_(tensor.shape[tensor.rank - 1]),
-        stride_(stride),
-        keys_(strip_keys(problem, tensor)),
-        row_bytes_(head_dim_ * static_cast<int64_t>(size_of(dtype_))),
-        in_place_(dtype_ == (sizeof(T) == 8 ? DType::f64 : DType::f32) && head_dim_ == stride) {}
-
-  /// Calls use(head, first key, keys, row of the first key, elements between rows) for every strip and head.
-  template <class Use>
-  HWY_INLINE void for_each(T* scratch, const Use& use) const {
-    for (int64_t j = task_.keys.begin, n; j < task_.keys.end; j += n) {
-      n = task_.keys.end - j < keys_ ? task_.keys.end - j : keys_;
-      if (in_place_) n = rows_.run_length(j, n);
-      for (int64_t h = 0; h < task_.num_heads; ++h) {
-        prefetch({j + n + h * n / task_.num_heads, j + n + (h + 1) * n / task_.num_heads});
-        if (in_place_) {
-          use(h, j, n, reinterpret_cast<const T*>(row(j, h)), rows_.row_bytes() / static_cast<int64_t>(sizeof(T)));
-        } else {
-          for (int64_t i = 0, run; i < n; i += run) {
-            run = rows_.run_length(j + i, n - i);
-            load_rows(dtype_, row(j + i, h), rows_.row_bytes(), run, head_dim_, scratch + i * stride_, stride_);
-          }
-          use(h, j, n, scratch, stride_);
-        }
-      }
-    }
-  }
-
-  void load(int64_t j, int64_t h, T* scratch) const { load_row(dtype_, row(j, h), head_dim_, T(1), scratch); }
-
-  /// All heads of the keys that lie in the task.
-  void prefetch(KeyRange keys) const {
-    for (int64_t j = keys.begin; j < keys.end && j < task_.keys.end; ++j)
-      for (int64_t h = 0; h < task_.num_heads; ++h) prefetch_bytes(row(j, h), row_bytes_);
-  }
-
-  int64_t keys() const { return keys_; }
-
- private:
-  const std::byte* row(int64_t j, int64_t h) const {
-    return rows_.at(task_.first.sequence, j, task_.first.kv_head + h);
-  }
-
-  const KeyRows rows_;
-  const DecodeTask& task_;
-  const DType dtype_;
-  const int64_t head_dim_, stride_, keys_, row_bytes_;
-  const bool in_place_;
+  static int64_t strip_elements(int64_t qs, int64_t vs) { return kMostStripKeys * (qs > vs ? qs : vs); }
 };
 
 /// One task at work. Rows of all heads are numbered through: row r of head h is h·rows + r.
@@ -162,22 +90,22 @@ class DecodeChunk {
         v_(problem, task, problem.args.v, s_.v_stride) {}
 
   void run() {
+    k_.prefetch_first();
     for (int64_t h = 0; h < task_.num_heads; ++h) load_queries(h);
-    k_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const T* k, int64_t stride) HWY_ATTR {
+    k_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const auto* k, int64_t stride) HWY_ATTR {
       dot_keys(rows_, n, s_.q_stride, s_.q + h * rows_ * s_.q_stride, s_.q_stride, k, stride,
                scores(h, 0) + (j - keys_.begin), s_.s_stride);
     });
-    v_.prefetch({keys_.begin, keys_.begin + v_.keys()});
+    v_.prefetch_first();
     for (int64_t h = 0; h < task_.num_heads; ++h) {
       scale_rows(h, problem_.args.k_scale, problem_.k_scale_kind);
       for (int64_t r = 0; r < rows_; ++r) softmax_row(h, r);
       scale_rows(h, problem_.args.v_scale, problem_.v_scale_kind);
       clear_output(h);
     }
-    v_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const T* v, int64_t stride) HWY_ATTR {
-      gemm<T>(GemmStart::add, rows_, s_.v_stride, n,
-              {scores(h, 0) + (j - keys_.begin), s_.s_stride, 1, v, stride, partial_.head(h).o, partial_.o_stride,
-               nullptr});
+    v_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const auto* v, int64_t stride) HWY_ATTR {
+      T* o = partial_.head(h).o;
+      add_values(scores(h, 0) + (j - keys_.begin), n, v, stride, o);
     });
     for (int64_t h = 0; h < task_.num_heads; ++h)
       if (!output_is_finite(h)) add_values_apart(h);
@@ -199,13 +127,20 @@ class DecodeChunk {
   void scale_rows(int64_t h, const Tensor& tensor, ScaleGranularity kind) {
     if (kind == ScaleGranularity::none) return;
     const KeyScales scales(problem_, tensor, kind);
-    for (int64_t j = keys_.begin; j < keys_.end; ++j)
-      s_.scale[j - keys_.begin] = static_cast<T>(scales.at(task_.first.sequence, j, task_.first.kv_head + h));
+    const int64_t head = task_.first.kv_head + h, keys = keys_.size();
+    const bool one_for_all = kind != ScaleGranularity::token;
     const hn::ScalableTag<T> d;
+    auto scale = hn::Set(d, static_cast<T>(scales.at(task_.first.sequence, keys_.begin, head)));
+    if (!one_for_all) {
+      for (int64_t i = 0; i < keys; ++i)
+        s_.scale[i] = static_cast<T>(*scales.token(task_.first.sequence, keys_.begin + i, head));
+    }
     for (int64_t r = 0; r < rows_; ++r) {
       T* row = scores(h, r);
-      for (int64_t i = 0; i < keys_.size(); i += vector_lanes<T>())
-        hn::Store(hn::Mul(hn::Load(d, row + i), hn::Load(d, s_.scale + i)), d, row + i);
+      for (int64_t i = 0; i < keys; i += vector_lanes<T>()) {
+        if (!one_for_all) scale = hn::Load(d, s_.scale + i);
+        hn::Store(hn::Mul(hn::Load(d, row + i), scale), d, row + i);
+      }
     }
   }
 
@@ -268,6 +203,16 @@ class DecodeChunk {
     const hn::ScalableTag<T> d;
     T* o = partial_.head(h).o;
     for (int64_t i = 0; i < rows_ * partial_.o_stride; i += vector_lanes<T>()) hn::Store(hn::Zero(d), d, o + i);
+  }
+
+  /// o += p·v for all rows of one head.
+  template <typename Element>
+  HWY_INLINE void add_values(const T* p, int64_t keys, const Element* v, int64_t stride, T* o) {
+    if (is_few_rows(rows_)) {
+      add_weighted(rows_, keys, s_.v_stride, WeightedSum<T, Element>{p, s_.s_stride, v, stride, o, partial_.o_stride});
+    } else if constexpr (std::is_same_v<Element, T>) {
+      gemm<T>(GemmStart::add, rows_, s_.v_stride, keys, {p, s_.s_stride, 1, v, stride, o, partial_.o_stride, nullptr});
+    }
   }
 
   bool output_is_finite(int64_t h) const {

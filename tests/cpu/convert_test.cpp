@@ -87,21 +87,34 @@ TEST(Convert, StoresRoundedToNearestEven) {
   });
 }
 
+/// Rows of n elements each, which go through all codes, with odd gaps between them.
+template <typename T>
+void check_load_rows(DType dtype, std::int64_t n) {
+  SCOPED_TRACE(::testing::Message() << name(dtype) << ", " << n << " elements");
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::vector<std::byte> codes = all_codes(size_of(dtype));
+  const std::int64_t rows = 3 + 256 / n, stride = (n + 15) / 16 * 16, bytes = size * (n + 3);
+  std::vector<std::byte> src(static_cast<std::size_t>(rows * bytes), std::byte{0xFF});
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < n * size; ++i)
+      src[static_cast<std::size_t>(r * bytes + i)] = codes[static_cast<std::size_t>(r * n * size + i) % codes.size()];
+  Scratch<T> dst(static_cast<std::size_t>(rows * stride));
+  simd_functions<T>().load_rows(dtype, src.data(), bytes, rows, n, dst.data(), stride);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double want = load_element(dtype, src.data() + r * bytes, i);
+      ASSERT_TRUE(same(dst[r * stride + i], want)) << "row " << r << ", element " << i << ": " << dst[r * stride + i];
+    }
+}
+
 TEST(Convert, LoadsRowsAStrideApart) {
   for_each_target([](const std::string& target) {
     SCOPED_TRACE(target);
-    for (std::int64_t n : {5, 64}) {
-      const std::int64_t rows = 3, stride = 64, bytes = 2 * n + 6;
-      std::vector<std::byte> src(static_cast<std::size_t>(rows * bytes), std::byte{0xFF});
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t i = 0; i < n; ++i)
-          store_element(DType::bf16, src.data() + r * bytes, i, static_cast<double>(r * 100 + i));
-      Scratch<float> dst(static_cast<std::size_t>(rows * stride));
-      simd_functions<float>().load_rows(DType::bf16, src.data(), bytes, rows, n, dst.data(), stride);
-      for (std::int64_t r = 0; r < rows; ++r)
-        for (std::int64_t i = 0; i < n; ++i)
-          ASSERT_EQ(dst[r * stride + i], to_float(from_double<BFloat16>(static_cast<double>(r * 100 + i))));
-    }
+    for (const DType dtype : {DType::bf16, DType::f16, DType::e4m3, DType::e5m2, DType::i8})
+      for (const std::int64_t n : {5, 64, 80, 128}) {
+        check_load_rows<float>(dtype, n);
+        check_load_rows<double>(dtype, n);
+      }
   });
 }
 

@@ -1,5 +1,6 @@
 #include "cpu/simd_functions.hpp"
 
+#define HWY_WANT_AVX3_DL  // for byte_table-inl.h
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/simd_functions.cpp"
 #include "cpu/simd/targets.hpp"

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "core/number_format.hpp"
+#include "cpu/simd/byte_table-inl.h"
 #include "cpu/simd/targets.hpp"
 #include "hwy/highway.h"
 
@@ -79,6 +80,23 @@ HWY_INLINE auto load_as(D d, const Element* HWY_RESTRICT p) {
     return hn::PromoteTo(d, load_as_float(hn::Rebind<float, D>(), p));
   } else {
     return load_as_float(d, p);
+  }
+}
+
+/// Calls use(vector's index, vector) for kVectors (1 or 4) vectors of T from elements at p (any alignment).
+template <int kVectors, class D, typename Element, class Use>
+HWY_INLINE void read_vectors(D d, const Element* HWY_RESTRICT p, const Use& use) {
+#if ONCHIP_HAVE_BYTE_TABLE
+  if constexpr (kVectors == 4 && kIsFloat8<Element> && std::is_same_v<hn::TFromD<D>, float>) {
+    return read_through_table(p, use);
+  }
+#endif
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  use(Index<0>(), load_as(d, p));
+  if constexpr (kVectors == 4) {
+    use(Index<1>(), load_as(d, p + lanes));
+    use(Index<2>(), load_as(d, p + 2 * lanes));
+    use(Index<3>(), load_as(d, p + 3 * lanes));
   }
 }
 
@@ -152,11 +170,15 @@ HWY_INLINE void load_rows(const std::byte* src, int64_t src_bytes, int64_t rows,
   for (int64_t r = 0; r < rows; ++r) {
     const auto* HWY_RESTRICT row = reinterpret_cast<const Element*>(src + r * src_bytes);
     T* HWY_RESTRICT to = dst + r * dst_stride;
+    int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes)
+      read_vectors<4>(d, row + i,
+                      [&](auto index, auto x) ONCHIP_INLINE_LAMBDA { hn::Store(x, d, to + i + index * lanes); });
     if (n % lanes != 0) {
-      load_row(row, n, T(1), to);
+      load_row(row + i, n - i, T(1), to + i);
       continue;
     }
-    for (int64_t i = 0; i < n; i += lanes) hn::Store(load_as(d, row + i), d, to + i);
+    for (; i < n; i += lanes) hn::Store(load_as(d, row + i), d, to + i);
   }
 }
 

@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "cpu/simd/convert-inl.h"
+#include "cpu/simd/gemm-inl.h"
 #include "cpu/simd/targets.hpp"
 #include "hwy/highway.h"
 
@@ -58,55 +60,81 @@ HWY_INLINE void sum_lanes_of_four([[maybe_unused]] D d, V a, V b, V c, V e, T* H
 #endif
 }
 
-/// scores[r·stride + 0…3] = q_r · k_0…3 for kRows rows of q. `depth` is in whole vectors.
-template <int kRows, typename T>
-HWY_INLINE void dot_four_keys(int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride, const T* HWY_RESTRICT k0,
-                              const T* HWY_RESTRICT k1, const T* HWY_RESTRICT k2, const T* HWY_RESTRICT k3,
-                              T* HWY_RESTRICT scores, int64_t stride) {
+/// Queries that share a key once it is read, and whose sums fit into registers beside it.
+inline constexpr int64_t kDotRows = kManyRegisters ? 4 : 2;
+
+/// Adds q_r · (kVectors vectors of one key) to the sums of kRows rows of q.
+template <int kRows, int kVectors, class D, typename T, typename Element, class V>
+HWY_INLINE void add_products(D d, const T* HWY_RESTRICT q, int64_t q_stride, const Element* HWY_RESTRICT key, V& s0,
+                             V& s1, V& s2, V& s3) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  read_vectors<kVectors>(d, key, [&](auto index, auto x) ONCHIP_INLINE_LAMBDA {
+    const T* HWY_RESTRICT at = q + index * lanes;
+    s0 = hn::MulAdd(hn::Load(d, at), x, s0);
+    if constexpr (kRows > 1) s1 = hn::MulAdd(hn::Load(d, at + q_stride), x, s1);
+    if constexpr (kRows > 2) s2 = hn::MulAdd(hn::Load(d, at + 2 * q_stride), x, s2);
+    if constexpr (kRows > 2) s3 = hn::MulAdd(hn::Load(d, at + 3 * q_stride), x, s3);
+  });
+}
+
+/// scores[r·stride + 0…3] = q_r · k_0…3 for kRows (1, 2 or 4) rows of q. `depth` is in whole vectors.
+template <int kRows, typename T, typename Element>
+HWY_INLINE void dot_four_keys(int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride, const Element* HWY_RESTRICT k0,
+                              const Element* HWY_RESTRICT k1, const Element* HWY_RESTRICT k2,
+                              const Element* HWY_RESTRICT k3, T* HWY_RESTRICT scores, int64_t stride) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto s00 = hn::Zero(d), s01 = s00, s02 = s00, s03 = s00;
-  auto s10 = s00, s11 = s00, s12 = s00, s13 = s00;
-  for (int64_t i = 0; i < depth; i += lanes) {
-    const auto x0 = hn::LoadU(d, k0 + i), x1 = hn::LoadU(d, k1 + i), x2 = hn::LoadU(d, k2 + i),
-               x3 = hn::LoadU(d, k3 + i);
-    const auto q0 = hn::Load(d, q + i);
-    s00 = hn::MulAdd(q0, x0, s00);
-    s01 = hn::MulAdd(q0, x1, s01);
-    s02 = hn::MulAdd(q0, x2, s02);
-    s03 = hn::MulAdd(q0, x3, s03);
-    if constexpr (kRows > 1) {
-      const auto q1 = hn::Load(d, q + q_stride + i);
-      s10 = hn::MulAdd(q1, x0, s10);
-      s11 = hn::MulAdd(q1, x1, s11);
-      s12 = hn::MulAdd(q1, x2, s12);
-      s13 = hn::MulAdd(q1, x3, s13);
-    }
+  auto s00 = hn::Zero(d), s01 = s00, s02 = s00, s03 = s00, s10 = s00, s11 = s00, s12 = s00, s13 = s00;
+  auto s20 = s00, s21 = s00, s22 = s00, s23 = s00, s30 = s00, s31 = s00, s32 = s00, s33 = s00;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= depth; i += 4 * lanes) {
+    add_products<kRows, 4>(d, q + i, q_stride, k0 + i, s00, s10, s20, s30);
+    add_products<kRows, 4>(d, q + i, q_stride, k1 + i, s01, s11, s21, s31);
+    add_products<kRows, 4>(d, q + i, q_stride, k2 + i, s02, s12, s22, s32);
+    add_products<kRows, 4>(d, q + i, q_stride, k3 + i, s03, s13, s23, s33);
+  }
+  for (; i < depth; i += lanes) {
+    add_products<kRows, 1>(d, q + i, q_stride, k0 + i, s00, s10, s20, s30);
+    add_products<kRows, 1>(d, q + i, q_stride, k1 + i, s01, s11, s21, s31);
+    add_products<kRows, 1>(d, q + i, q_stride, k2 + i, s02, s12, s22, s32);
+    add_products<kRows, 1>(d, q + i, q_stride, k3 + i, s03, s13, s23, s33);
   }
   sum_lanes_of_four(d, s00, s01, s02, s03, scores);
   if constexpr (kRows > 1) sum_lanes_of_four(d, s10, s11, s12, s13, scores + stride);
+  if constexpr (kRows > 2) sum_lanes_of_four(d, s20, s21, s22, s23, scores + 2 * stride);
+  if constexpr (kRows > 2) sum_lanes_of_four(d, s30, s31, s32, s33, scores + 3 * stride);
 }
 
-/// scores[r·score_stride + j] = q_r · k_j. Rows of q are aligned scratch; keys are k_stride apart, of any alignment,
-/// `depth` elements in whole vectors. Scores have room for keys rounded up to kDotKeys.
-template <typename T>
-HWY_INLINE void dot_keys(int64_t rows, int64_t keys, int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride,
-                         const T* HWY_RESTRICT k, int64_t k_stride, T* HWY_RESTRICT scores, int64_t score_stride) {
-  for (int64_t j = 0; j < keys; j += kDotKeys) {
+/// kRows rows of q with every key.
+template <int kRows, typename T, typename Element>
+HWY_NOINLINE void dot_rows(int64_t keys, int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride,
+                           const Element* HWY_RESTRICT k, int64_t k_stride, T* HWY_RESTRICT scores,
+                           int64_t score_stride) {
+  for (int64_t j = 0; j < keys; j += kDotKeys, k += kDotKeys * k_stride) {
     // Past the last key it is repeated: a key's bits do not depend on how many follow it.
-    const int64_t last = keys - 1;
-    const T* k0 = k + j * k_stride;
-    const T* k1 = k + (j + 1 < last ? j + 1 : last) * k_stride;
-    const T* k2 = k + (j + 2 < last ? j + 2 : last) * k_stride;
-    const T* k3 = k + (j + 3 < last ? j + 3 : last) * k_stride;
-    int64_t r = 0;
-    for (; r + 2 <= rows; r += 2) {
-      dot_four_keys<2>(depth, q + r * q_stride, q_stride, k0, k1, k2, k3, scores + r * score_stride + j, score_stride);
-    }
-    if (r < rows) {
-      dot_four_keys<1>(depth, q + r * q_stride, q_stride, k0, k1, k2, k3, scores + r * score_stride + j, score_stride);
-    }
+    const int64_t left = keys - j;
+    const Element* k1 = left > 1 ? k + k_stride : k;
+    const Element* k2 = left > 2 ? k1 + k_stride : k1;
+    const Element* k3 = left > 3 ? k2 + k_stride : k2;
+    dot_four_keys<kRows>(depth, q, q_stride, k, k1, k2, k3, scores + j, score_stride);
   }
+}
+
+/// scores[r·score_stride + j] = q_r · k_j. Rows of q are aligned scratch; keys are k_stride apart, of any alignment and
+/// type, `depth` elements in whole vectors. Scores have room for keys rounded up to kDotKeys.
+template <typename T, typename Element>
+HWY_INLINE void dot_keys(int64_t rows, int64_t keys, int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride,
+                         const Element* HWY_RESTRICT k, int64_t k_stride, T* HWY_RESTRICT scores,
+                         int64_t score_stride) {
+  int64_t r = 0;
+  if constexpr (kDotRows == 4) {
+    for (; r + 4 <= rows; r += 4)
+      dot_rows<4>(keys, depth, q + r * q_stride, q_stride, k, k_stride, scores + r * score_stride, score_stride);
+  }
+  for (; r + 2 <= rows; r += 2)
+    dot_rows<2>(keys, depth, q + r * q_stride, q_stride, k, k_stride, scores + r * score_stride, score_stride);
+  if (r < rows)
+    dot_rows<1>(keys, depth, q + r * q_stride, q_stride, k, k_stride, scores + r * score_stride, score_stride);
 }
 
 }  // namespace onchip::cpu::HWY_NAMESPACE

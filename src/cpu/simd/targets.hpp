@@ -15,3 +15,6 @@ inline constexpr int kScratchAlignment = 64;
 /// The portable targets, whose Highway operations fall short of hardware in a few places (binary16, NaN in Min and
 /// Max).
 #define ONCHIP_FALLBACK_TARGET (HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128)
+
+/// On a lambda that takes or captures vectors: without it they may travel through memory.
+#define ONCHIP_INLINE_LAMBDA HWY_ATTR __attribute__((always_inline))
