@@ -11,9 +11,6 @@
 namespace onchip::cpu {
 namespace {
 
-/// Sequence lengths the tile is chosen for. Not the problem's own: a row's bits depend on tile_n, and must not depend
-/// on how long the batch's other sequences are.
-constexpr std::int64_t kNominalLength = 4096;
 constexpr std::int64_t kKeyGranule = 8;
 
 /// Tasks a thread should have before blocks of rows are made smaller; a row's bits do not depend on their size.
@@ -103,15 +100,13 @@ template <typename T>
 TileConfig choose_tile(const Problem& problem) {
   const KernelShape shape = forward_shape<T>();
   model::CpuTileRequest request = model::cpu_tile_request(problem, sizeof(T), shape.panel_lanes, kKeyGranule);
-  request.seqlen_q = request.seqlen_k = kNominalLength;
+  request.rows_per_query = problem.heads_per_kv();
   request.max_tile_n = keys_in_l1<T>(shape);
   // Each panel of rows computes with no more than the keys it sees, so masked edges cost nothing that tiles could save.
   request.window_left = request.window_right = -1;
-  TileConfig tile = model::choose_cpu_tile(request, host_caches());
-  // The model does not count what is kept for each row.
-  const auto budget = static_cast<std::size_t>(model::cpu_scratch_budget(host_caches()));
-  while (tile.tile_m > shape.panel_lanes && forward_scratch_bytes<T>(problem, tile) > budget)
-    tile.tile_m -= shape.panel_lanes;
+  TileConfig tile = model::choose_cpu_tile(request, host_caches(), [&](std::int64_t tile_m, std::int64_t tile_n) {
+    return static_cast<std::int64_t>(forward_scratch_bytes<T>(problem, {tile_m, tile_n}));
+  });
   tile.tile_m = block_rows(problem, shape, tile.tile_m);
   return tile;
 }

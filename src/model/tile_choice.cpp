@@ -54,14 +54,6 @@ MaskRange mask_of(const CpuTileRequest& r) {
   return {r.seqlen_k, r.seqlen_k - r.seqlen_q, r.window_left, r.window_right};
 }
 
-std::int64_t largest_tile_n(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t budget_elements) {
-  // The scratch is linear in tile_n.
-  const std::int64_t base = cpu_scratch_elements(r.pass, tile_m, 0, r.head_dim, r.head_dim_v, r.granule_m);
-  const std::int64_t per_key = cpu_scratch_elements(r.pass, tile_m, 1, r.head_dim, r.head_dim_v, r.granule_m) - base;
-  const std::int64_t fits = std::max<std::int64_t>(0, budget_elements - base) / per_key / r.granule_n * r.granule_n;
-  return std::min({fits, round_up(r.seqlen_k, r.granule_n), r.max_tile_n});
-}
-
 /// Equal tiles: as many as before, each no larger than needed.
 std::int64_t even_tile(std::int64_t total, std::int64_t tile, std::int64_t granule) {
   return round_up(ceil_div(total, ceil_div(total, tile)), granule);
@@ -129,7 +121,7 @@ double cpu_tile_cost(const CpuTileRequest& r, std::int64_t tile_m, std::int64_t 
   return cycles_per_row(queries, edges, static_cast<double>(r.seqlen_q) * group, compute, caches);
 }
 
-TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& caches) {
+TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& caches, const ScratchBytes& scratch) {
   TileConfig best;
   best.tile_m = request.granule_m;
   best.tile_n = request.granule_n;
@@ -137,12 +129,13 @@ TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& cach
 
   CpuTileRequest typical = request;
   typical.seqlen_q = typical.seqlen_k = kTypicalSeqlen;
-  const std::int64_t budget = cpu_scratch_budget(caches) / request.compute_bytes;
+  const std::int64_t budget = cpu_scratch_budget(caches);
   double best_cost = std::numeric_limits<double>::infinity();
+  std::int64_t most_keys = std::min(round_up(kTypicalSeqlen, request.granule_n), request.max_tile_n);
   for (std::int64_t tile_m = request.granule_m; tile_m <= kTypicalSeqlen; tile_m += request.granule_m) {
-    const std::int64_t most = largest_tile_n(typical, tile_m, budget);
-    if (most == 0) break;
-    for (std::int64_t tile_n = request.granule_n; tile_n <= most; tile_n += request.granule_n) {
+    while (most_keys > 0 && scratch(tile_m, most_keys) > budget) most_keys -= request.granule_n;
+    if (most_keys == 0) break;
+    for (std::int64_t tile_n = request.granule_n; tile_n <= most_keys; tile_n += request.granule_n) {
       const double cost = cpu_tile_cost(typical, tile_m, tile_n, caches);
       if (cost >= best_cost) continue;
       best_cost = cost;
@@ -153,6 +146,13 @@ TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& cach
   best.tile_m = even_tile(request.seqlen_q * request.rows_per_query, best.tile_m, request.granule_m);
   best.tile_n = std::min(best.tile_n, round_up(request.seqlen_k, request.granule_n));
   return best;
+}
+
+TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& caches) {
+  return choose_cpu_tile(request, caches, [&](std::int64_t tile_m, std::int64_t tile_n) {
+    return request.compute_bytes *
+           cpu_scratch_elements(request.pass, tile_m, tile_n, request.head_dim, request.head_dim_v, request.granule_m);
+  });
 }
 
 }  // namespace onchip::model

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "core/problem.hpp"
 #include "model/cache_sizes.hpp"
@@ -38,6 +39,9 @@ CpuTileRequest cpu_tile_request(const Problem& problem, std::int64_t compute_byt
 std::int64_t cpu_scratch_elements(Pass pass, std::int64_t tile_m, std::int64_t tile_n, std::int64_t head_dim,
                                   std::int64_t head_dim_v, std::int64_t panel);
 
+/// Bytes of scratch that a kernel takes for a tile. It grows with both numbers.
+using ScratchBytes = std::function<std::int64_t(std::int64_t tile_m, std::int64_t tile_n)>;
+
 /// Scratch that a tile may fill: half of the L2 cache, and never more than 512 KiB.
 std::int64_t cpu_scratch_budget(const CacheSizes& caches);
 
@@ -45,6 +49,9 @@ std::int64_t cpu_scratch_budget(const CacheSizes& caches);
 double cpu_tile_cost(const CpuTileRequest& request, std::int64_t tile_m, std::int64_t tile_n, const CacheSizes& caches);
 
 /// tile_m counts rows: queries × rows_per_query. When not even one granule fits the budget, one granule it is.
+TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& caches, const ScratchBytes& scratch);
+
+/// The same by cpu_scratch_elements(), for kernels that keep little besides.
 TileConfig choose_cpu_tile(const CpuTileRequest& request, const CacheSizes& caches);
 
 }  // namespace onchip::model

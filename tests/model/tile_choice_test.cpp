@@ -49,6 +49,26 @@ TEST(TileChoice, FitsTheScratchUnlessOneGranuleDoesNot) {
   });
 }
 
+/// A kernel's own scratch, with what it keeps for each row and key.
+TEST(TileChoice, TakesWhatTheKernelKeepsIntoAccount) {
+  for (const std::int64_t head_dim : {128, 256}) {
+    CpuTileRequest r = request(Pass::forward, 2048, head_dim);
+    r.granule_m = 48;
+    r.max_tile_n = 128;
+    const auto scratch = [&](std::int64_t tile_m, std::int64_t tile_n) {
+      return scratch_bytes(r, tile_m, tile_n) + 80 * tile_m + 16 * tile_n + 16384;
+    };
+    const TileConfig tile = choose_cpu_tile(r, kZen5, scratch), without = choose_cpu_tile(r, kZen5);
+    EXPECT_LE(scratch(tile.tile_m, tile.tile_n), cpu_scratch_budget(kZen5));
+    EXPECT_GT(scratch(without.tile_m, without.tile_n), cpu_scratch_budget(kZen5)) << "the test shows nothing";
+    for (std::int64_t m = r.granule_m; m <= 1024; m += r.granule_m)
+      for (std::int64_t n = r.granule_n; n <= r.max_tile_n; n += r.granule_n)
+        if (scratch(m, n) <= cpu_scratch_budget(kZen5)) {
+          EXPECT_GE(cpu_tile_cost(r, m, n, kZen5), 0.99 * cpu_tile_cost(r, tile.tile_m, tile.tile_n, kZen5));
+        }
+  }
+}
+
 TEST(TileChoice, NoLargerThanTheProblem) {
   for_grid([](const CpuTileRequest& r, const CacheSizes& caches) {
     const TileConfig tile = choose_cpu_tile(r, caches);
