@@ -54,7 +54,7 @@ float block_work(const QueryBlock& block) {
 }
 
 /// Fills `tasks`, longest first, and returns how many there are.
-std::int64_t make_tasks(const Problem& problem, const TileConfig& tile, Task* tasks) {
+std::int64_t make_tasks(const Problem& problem, const TileConfig& tile, const HeadSelection& selected, Task* tasks) {
   std::int64_t count = 0;
   float most_work = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
@@ -63,7 +63,8 @@ std::int64_t make_tasks(const Problem& problem, const TileConfig& tile, Task* ta
       Task task{0, 0, batch, block};
       task.work = block_work(query_block(problem, tile, task));
       most_work = std::max(most_work, task.work);
-      for (task.kv_head = 0; task.kv_head < problem.num_heads_kv; ++task.kv_head) tasks[count++] = task;
+      for (task.kv_head = 0; task.kv_head < problem.num_heads_kv; ++task.kv_head)
+        if (selected(batch, task.kv_head)) tasks[count++] = task;
     }
   }
   const float unit = std::max(1.0f, most_work / kWorkClasses);
@@ -121,30 +122,20 @@ void configure_as(const Problem& problem, Plan& plan) {
 }
 
 template <typename T>
-Status run_as(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
+void run_as(const Problem& problem, const Plan& plan, const HeadSelection& selected, std::span<std::byte> workspace) {
   WorkspaceCursor cursor(workspace);
   const std::int64_t room = max_blocks(problem, plan.tile.tile_m) * problem.num_heads_kv;
   Task* tasks = cursor.take<Task>(static_cast<std::size_t>(room));
-  const std::int64_t count = make_tasks(problem, plan.tile, tasks);
+  const std::int64_t count = make_tasks(problem, plan.tile, selected, tasks);
   const std::size_t scratch_bytes = forward_scratch_bytes<T>(problem, plan.tile);
   auto* scratch = cursor.take<std::byte>(scratch_bytes * static_cast<std::size_t>(plan.num_threads));
   parallel_tasks(count, plan.num_threads, [&](std::int64_t task, int thread) {
-    forward_block<T>(problem, plan.tile, query_block(problem, plan.tile, tasks[task]),
+    forward_block<T>(problem, plan.tile, query_block(problem, plan.tile, tasks[task]), selected.large,
                      scratch + static_cast<std::size_t>(thread) * scratch_bytes);
   });
-  return {};
 }
 
 std::optional<std::string> reject(const Problem&) { return std::nullopt; }
-
-void configure(const Problem& problem, Plan& plan) {
-  problem.dtype() == DType::f64 ? configure_as<double>(problem, plan) : configure_as<float>(problem, plan);
-}
-
-Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  return problem.dtype() == DType::f64 ? run_as<double>(problem, plan, workspace)
-                                       : run_as<float>(problem, plan, workspace);
-}
 
 /// The plan of a forward pass in double.
 Plan plan_in_double(const Problem& problem) {
@@ -153,12 +144,35 @@ Plan plan_in_double(const Problem& problem) {
   return plan;
 }
 
+void configure(const Problem& problem, Plan& plan) {
+  if (problem.dtype() == DType::f64) return configure_as<double>(problem, plan);
+  configure_as<float>(problem, plan);
+  WorkspaceCursor cursor;
+  const LargeLogits large(problem, cursor);
+  plan.workspace_bytes = cursor.used_bytes() + std::max({plan.workspace_bytes, plan_in_double(problem).workspace_bytes,
+                                                         LargeLogits::scratch_bytes(problem)});
+}
+
+Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
+  WorkspaceCursor cursor(workspace);
+  const LargeLogits large(problem, cursor);
+  const std::span<std::byte> scratch = workspace.subspan(cursor.used_bytes());
+  large.start(problem.num_threads, scratch.data());
+  if (problem.dtype() == DType::f64) {
+    run_as<double>(problem, plan, {large, false}, scratch);
+    return {};
+  }
+  run_as<float>(problem, plan, {large, false}, scratch);
+  if (large.any()) run_as<double>(problem, plan_in_double(problem), {large, true}, scratch);
+  return {};
+}
+
 }  // namespace
 
 std::size_t forward_in_double_bytes(const Problem& problem) { return plan_in_double(problem).workspace_bytes; }
 
-Status forward_in_double(const Problem& problem, std::span<std::byte> workspace) {
-  return run_as<double>(problem, plan_in_double(problem), workspace);
+void forward_in_double(const Problem& problem, const HeadSelection& selected, std::span<std::byte> workspace) {
+  run_as<double>(problem, plan_in_double(problem), selected, workspace);
 }
 
 const Implementation kForward{"cpu_forward", Backend::cpu, Pass::forward, reject, configure, run};

@@ -6,10 +6,11 @@
 #include <span>
 
 #include "core/problem.hpp"
+#include "cpu/large_logits.hpp"
 
 namespace onchip::cpu {
 
 std::size_t forward_in_double_bytes(const Problem& problem);
-Status forward_in_double(const Problem& problem, std::span<std::byte> workspace);
+void forward_in_double(const Problem& problem, const HeadSelection& selected, std::span<std::byte> workspace);
 
 }  // namespace onchip::cpu

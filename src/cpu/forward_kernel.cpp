@@ -109,9 +109,11 @@ struct ForwardScratch {
 template <typename T>
 class ForwardBlock {
  public:
-  ForwardBlock(const Problem& problem, const TileConfig& tile, const QueryBlock& block, std::byte* scratch)
+  ForwardBlock(const Problem& problem, const TileConfig& tile, const QueryBlock& block, const LargeLogits& large,
+               std::byte* scratch)
       : problem_(problem),
         block_(block),
+        large_(large),
         tile_n_(tile.tile_n),
         units_(score_units(problem)),
         s_(problem, tile, WorkspaceCursor({scratch, 0})),
@@ -320,13 +322,14 @@ class ForwardBlock {
         finish_row(row_max_log2, s_.softmax.row_sum[lane], args.sink.present() ? &sink : nullptr);
     store_row(args.o.dtype, row, problem_.head_dim_v, static_cast<T>(finished.output_factor),
               QueryRows(problem_, args.o).at(block_.sequence, i, head));
-    if (!args.lse.present()) return;
-    std::byte* lse = LseRows(problem_, args.lse).at(block_.sequence, i, head);
-    *reinterpret_cast<T*>(lse) = static_cast<T>(finished.lse);
+    large_.see_lse(block_.sequence.batch, block_.kv_head, finished.lse);
+    if (args.lse.present())
+      store_element(args.lse.dtype, LseRows(problem_, args.lse).at(block_.sequence, i, head), 0, finished.lse);
   }
 
   const Problem& problem_;
   const QueryBlock& block_;
+  const LargeLogits& large_;
   const int64_t tile_n_;
   const ScoreUnits units_;
   ForwardScratch<T> s_;
@@ -351,11 +354,13 @@ std::size_t scratch_f64(const Problem& problem, const TileConfig& tile) {
   return ForwardScratch<double>::bytes(problem, tile);
 }
 
-void block_f32(const Problem& problem, const TileConfig& tile, const QueryBlock& block, std::byte* scratch) {
-  ForwardBlock<float>(problem, tile, block, scratch).run();
+void block_f32(const Problem& problem, const TileConfig& tile, const QueryBlock& block, const LargeLogits& large,
+               std::byte* scratch) {
+  ForwardBlock<float>(problem, tile, block, large, scratch).run();
 }
-void block_f64(const Problem& problem, const TileConfig& tile, const QueryBlock& block, std::byte* scratch) {
-  ForwardBlock<double>(problem, tile, block, scratch).run();
+void block_f64(const Problem& problem, const TileConfig& tile, const QueryBlock& block, const LargeLogits& large,
+               std::byte* scratch) {
+  ForwardBlock<double>(problem, tile, block, large, scratch).run();
 }
 
 }  // namespace onchip::cpu::HWY_NAMESPACE
@@ -390,13 +395,14 @@ std::size_t forward_scratch_bytes<double>(const Problem& problem, const TileConf
 }
 
 template <>
-void forward_block<float>(const Problem& problem, const TileConfig& tile, const QueryBlock& block, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(block_f32)(problem, tile, block, scratch);
+void forward_block<float>(const Problem& problem, const TileConfig& tile, const QueryBlock& block,
+                          const LargeLogits& large, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(block_f32)(problem, tile, block, large, scratch);
 }
 template <>
 void forward_block<double>(const Problem& problem, const TileConfig& tile, const QueryBlock& block,
-                           std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(block_f64)(problem, tile, block, scratch);
+                           const LargeLogits& large, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(block_f64)(problem, tile, block, large, scratch);
 }
 
 }  // namespace onchip::cpu

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/large_logits.hpp"
 #include "cpu/query_block.hpp"
 
 namespace onchip::cpu {
@@ -21,8 +22,10 @@ KernelShape forward_shape();
 template <typename T>
 std::size_t forward_scratch_bytes(const Problem& problem, const TileConfig& tile);
 
-/// Writes o, and lse where present, of the block's rows. `scratch` has forward_scratch_bytes() bytes.
+/// Writes o, and lse where present, of the block's rows, and shows every lse to `large`. `scratch` has
+/// forward_scratch_bytes() bytes.
 template <typename T>
-void forward_block(const Problem& problem, const TileConfig& tile, const QueryBlock& block, std::byte* scratch);
+void forward_block(const Problem& problem, const TileConfig& tile, const QueryBlock& block, const LargeLogits& large,
+                   std::byte* scratch);
 
 }  // namespace onchip::cpu

@@ -18,13 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace onchip::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// store_row, and from double to narrower types, which only dbias needs, one element at a time.
-template <typename T>
-void store(DType dtype, const T* src, int64_t n, T factor, void* row) {
-  if (sizeof(T) == sizeof(float) || dtype == DType::f64) return store_row(dtype, src, n, factor, row);
-  for (int64_t i = 0; i < n; ++i) store_element(dtype, row, i, static_cast<double>(src[i] * factor));
-}
-
 template <typename T>
 bool finite(const T* row, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -35,6 +28,21 @@ bool finite(const T* row, int64_t n) {
   T rest = hn::GetLane(hn::SumOfLanes(d, sum));
   for (; i < n; ++i) rest += row[i] * T{0};
   return rest == T{0};
+}
+
+template <typename T>
+T square_sum(const T* row, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sums = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto x = hn::LoadU(d, row + i);
+    sums = hn::MulAdd(x, x, sums);
+  }
+  T sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  for (; i < n; ++i) sum += row[i] * row[i];
+  return sum;
 }
 
 template <typename T>
@@ -87,7 +95,7 @@ HWY_INLINE T scores_in_place(const ScoreRow<T>& row, KeyRange keys, T* s) {
 }
 
 template <typename T>
-T softmax(const ScoreRow<T>& row, T sink, int64_t n, T* s) {
+RowSoftmax<T> softmax(const ScoreRow<T>& row, T sink, int64_t n, T* s) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const KeyRange keys = whole_vectors(row);
@@ -105,20 +113,21 @@ T softmax(const ScoreRow<T>& row, T sink, int64_t n, T* s) {
   }
   const double sum = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums))) +
                      std::exp(static_cast<double>(sink) - static_cast<double>(shift));
-  const auto inverse = hn::Set(d, static_cast<T>(sum == 0.0 ? 0.0 : 1.0 / sum));
+  const T factor = static_cast<T>(sum == 0.0 ? 0.0 : 1.0 / sum);
+  const auto inverse = hn::Set(d, factor);
   for (int64_t j = keys.begin; j < keys.end; j += lanes) {
     const auto e = hn::Load(d, s + j);
     hn::Store(hn::IfThenZeroElse(hn::Eq(e, hn::Zero(d)), hn::Mul(e, inverse)), d, s + j);
   }
-  return static_cast<T>(static_cast<double>(shift) + std::log(sum));
+  return {static_cast<T>(static_cast<double>(shift) + std::log(sum)), shift, factor};
 }
 
 template <typename T>
-void softmax_backward(const ScoreRow<T>& row, T lse, T delta, int64_t n, T* s, T* g, T* dbias) {
+void softmax_backward(const ScoreRow<T>& row, const RowSoftmax<T>& softmax, T delta, int64_t n, T* s, T* g, T* dbias) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   // lse is −∞ where no key is left: nothing flows through such a row, whatever dout holds.
-  const KeyRange keys = lse == -hn::GetLane(hn::Inf(d)) ? KeyRange{0, 0} : whole_vectors(row);
+  const KeyRange keys = softmax.lse == -hn::GetLane(hn::Inf(d)) ? KeyRange{0, 0} : whole_vectors(row);
   clear_outside(keys, n, s);
   clear_outside(keys, n, g);
   const auto log2e = hn::Set(d, static_cast<T>(kLog2E));
@@ -126,7 +135,8 @@ void softmax_backward(const ScoreRow<T>& row, T lse, T delta, int64_t n, T* s, T
   auto hidden = hn::Eq(slope, slope);
   for (int64_t j = keys.begin; j < keys.end; j += lanes) {
     const auto score = score_keys(d, row, hn::Load(d, s + j), j, slope, hidden);
-    const auto p = hn::IfThenZeroElse(hidden, exp2(d, hn::Mul(hn::Sub(score, hn::Set(d, lse)), log2e)));
+    const auto e = exp2(d, hn::Mul(hn::Sub(score, hn::Set(d, softmax.shift)), log2e));
+    const auto p = hn::IfThenZeroElse(hidden, hn::Mul(e, hn::Set(d, softmax.factor)));
     auto ds = hn::IfThenZeroElse(hidden, hn::Mul(p, hn::Sub(hn::Load(d, g + j), hn::Set(d, delta))));
     hn::Store(p, d, s + j);
     if (dbias != nullptr) hn::Store(hn::Add(hn::Load(d, dbias + j), ds), d, dbias + j);
@@ -137,7 +147,7 @@ void softmax_backward(const ScoreRow<T>& row, T lse, T delta, int64_t n, T* s, T
 
 template <typename T>
 RowKernels<T> table() {
-  return {&load_row<T>, &store<T>, &finite<T>, &add<T>, &dot<T>, &softmax<T>, &softmax_backward<T>};
+  return {&load_row<T>, &store_row<T>, &finite<T>, &square_sum<T>, &add<T>, &dot<T>, &softmax<T>, &softmax_backward<T>};
 }
 
 RowKernels<float> float_table() { return table<float>(); }

@@ -46,6 +46,26 @@ struct TaskGroups {
         heads(p.args.dbias.present() && p.args.dbias.shape[1] == 1 ? 1 : p.num_heads_kv) {}
 };
 
+/// Marks all heads of a group where one of them is marked: they are added to one sum. So are the sequences that share
+/// pages.
+inline void mark_whole_groups(const Problem& problem, const LargeLogits& large) {
+  const TaskGroups groups(problem);
+  const bool pages = problem.layout_k == Layout::paged && (problem.args.dk.present() || problem.args.dv.present());
+  const bool all_sequences = pages || groups.sequences != problem.batch;
+  const bool all_heads = pages || groups.heads != problem.num_heads_kv;
+  const std::int64_t sequences = all_sequences ? problem.batch : 1, heads = all_heads ? problem.num_heads_kv : 1;
+  if (sequences * heads == 1) return;
+  for (std::int64_t b = 0; b < problem.batch; b += sequences)
+    for (std::int64_t h = 0; h < problem.num_heads_kv; h += heads) {
+      bool any = false;
+      const auto for_each = [&](auto&& visit) {
+        for (std::int64_t i = 0; i < sequences * heads; ++i) visit(b + i / heads, h + i % heads);
+      };
+      for_each([&](std::int64_t sequence, std::int64_t head) { any = any || large.at(sequence, head); });
+      if (any) for_each([&](std::int64_t sequence, std::int64_t head) { large.set(sequence, head); });
+    }
+}
+
 struct BackwardTask {
   double work;  // pairs of row and key
   std::int32_t sequence_group, head_group, split;
@@ -84,11 +104,14 @@ inline TileConfig with_even_tiles(const Problem& problem, TileConfig tile) {
 template <typename T>
 class TiledBackward {
  public:
-  TiledBackward(const Problem& problem, const TileConfig& tile, int threads, WorkspaceCursor& cursor)
+  TiledBackward(const Problem& problem, const TileConfig& tile, int threads, const HeadSelection& selected,
+                const SinkGradient& dsink, WorkspaceCursor& cursor)
       : problem_(problem),
         args_(problem.args),
         tile_(tile),
         threads_(threads),
+        selected_(selected),
+        dsink_(dsink),
         groups_(problem),
         packed_rows_(query_rows(problem) * problem.num_heads_q),
         dq_stride_(padded<T>(problem.head_dim)),
@@ -105,8 +128,17 @@ class TiledBackward {
 
   std::int64_t num_tasks() const { return groups_.sequences * groups_.heads * tile_.num_splits; }
 
+  /// Before the first run over a problem: what no head's run writes.
+  void start() const {
+    if (args_.dbias.present()) clear_tensor(args_.dbias, threads_);
+    dk_.start(threads_);
+    dv_.start(threads_);
+    dsink_.start();
+  }
+
+  /// The gradients of the selected heads, and their part of dsink.
   void run() const {
-    prepare();
+    for_each_step([this](auto&&... step) { prepare_rows(step...); });
     const std::int64_t count = make_tasks();
     parallel_tasks(count, threads_, [this](std::int64_t task, int thread) { run_task(tasks_[task], thread); });
     if (args_.dq.present()) for_each_step([this](auto&&... step) { write_dq(step...); });
@@ -114,7 +146,7 @@ class TiledBackward {
     dk_.finish(users_, threads_, row_scratch());
     dv_.finish(users_, threads_, row_scratch());
     const LseRows lse(problem_, args_.lse);
-    write_sink_gradient(problem_, threads_, [&](const Sequence& s, std::int64_t head, std::int64_t i) {
+    dsink_.add(threads_, selected_, [&](const Sequence& s, std::int64_t head, std::int64_t i) {
       const std::int64_t group = problem_.heads_per_kv();
       const std::int64_t row = first_packed_row(problem_, s, head / group) + i * group + head % group;
       return std::pair<double, double>(load_element(args_.lse.dtype, lse.at(s, i, head), 0), rows_.delta[row]);
@@ -141,17 +173,11 @@ class TiledBackward {
     const std::int64_t steps = ceil_div(problem_.max_seqlen_q * problem_.heads_per_kv(), kRowsPerStep);
     parallel_tasks(problem_.batch * problem_.num_heads_kv * steps, threads_, [&](std::int64_t task, int thread) {
       const Sequence s = problem_.sequence(task / (problem_.num_heads_kv * steps));
+      const std::int64_t kv_head = task / steps % problem_.num_heads_kv;
       const std::int64_t rows = s.seqlen_q * problem_.heads_per_kv(), first = task % steps * kRowsPerStep;
       const std::int64_t end = std::min(rows, first + kRowsPerStep);
-      if (first < end) body(s, task / steps % problem_.num_heads_kv, first, end, thread);
+      if (first < end && selected_(s.batch, kv_head)) body(s, kv_head, first, end, thread);
     });
-  }
-
-  void prepare() const {
-    if (args_.dbias.present()) clear_tensor(args_.dbias, threads_);
-    dk_.start(threads_);
-    dv_.start(threads_);
-    for_each_step([this](auto&&... step) { prepare_rows(step...); });
   }
 
   void prepare_rows(const Sequence& s, std::int64_t kv_head, std::int64_t first, std::int64_t end, int thread) const {
@@ -212,9 +238,12 @@ class TiledBackward {
     for (std::int32_t b = 0; b < groups_.sequences; ++b)
       for (std::int32_t h = 0; h < groups_.heads; ++h) {
         BackwardTask task{0, b, h, 0};
-        for_each_member(task, [&](const Sequence& s, std::int64_t) {
+        bool selected = false;
+        for_each_member(task, [&](const Sequence& s, std::int64_t kv_head) {
           task.work += static_cast<double>(s.seqlen_q) * static_cast<double>(s.seqlen_k);
+          selected = selected_(s.batch, kv_head);
         });
+        if (!selected) continue;
         for (; task.split < tile_.num_splits; ++task.split) tasks_[count++] = task;
       }
     std::stable_sort(tasks_, tasks_ + count,
@@ -274,6 +303,8 @@ class TiledBackward {
   const Attention& args_;
   TileConfig tile_;
   int threads_;
+  const HeadSelection& selected_;  // all heads of a task's group or none
+  const SinkGradient& dsink_;
   TaskGroups groups_;
   std::int64_t packed_rows_, dq_stride_, dbias_stride_;
   RowStatistics<T> rows_;

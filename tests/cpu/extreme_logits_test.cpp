@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cpu/backend_test.hpp"
+#include "reference/attention.hpp"
 #include "support/check_case.hpp"
 
 namespace onchip::test {
@@ -64,6 +65,27 @@ TEST_P(ExtremeLogits, AllAlikeAndHuge) {
     for (const DType type : {DType::f64, DType::f32, DType::bf16})
       expect_exact(
           type, [&](std::int64_t) { return logit; }, false, false);
+}
+
+/// lse then says nothing of how many keys there are, and gradients have to find out themselves.
+TEST_P(ExtremeLogits, AllAlikeAndHugeBackward) {
+  if (!has_backward()) GTEST_SKIP() << "no backward pass";
+  for (const double logit : {-1e8, -1e10, 1e10})
+    for (const DType type : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(std::string(name(type)) + ", logit " + std::to_string(logit));
+      Case c = dense_case(type, {1, kQueries, kKeys, 2, 1, 8, 16}, 43, true);
+      c.q.fill([&] { return 0.0; }), c.k.fill([&] { return 0.0; });
+      c.bias = TensorBuffer(DType::f32, {1, 1, kQueries, kKeys});
+      c.bias.fill([&] { return logit; });
+      c.dbias = c.bias;
+      set_statistics(c);
+      ASSERT_EQ(run_passes(c, GetParam()), "");
+      const Results exact = exact_attention(c.backward_args(), true);
+      const double unit = type == DType::f32 ? 2e-5 : 0x1p-7;
+      const std::vector<double> dv = c.dv.values(), dbias = c.dbias.values();
+      for (std::size_t n = 0; n < dv.size(); ++n) ASSERT_NEAR(dv[n], exact.dv[n], unit * (1 + std::abs(exact.dv[n])));
+      for (std::size_t n = 0; n < dbias.size(); ++n) ASSERT_NEAR(dbias[n], exact.dbias[n], unit / kKeys * 16);
+    }
 }
 
 TEST_P(ExtremeLogits, BothSigns) {

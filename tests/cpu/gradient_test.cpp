@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "cpu/backend_test.hpp"
+#include "reference/attention.hpp"
 
 namespace onchip::test {
 namespace {
@@ -133,6 +134,43 @@ TEST_P(Gradients, AreFiniteDifferences) {
     expect_differences(c, c.bias, c.dbias, rng);
     expect_differences(c, c.sink, c.dsink, rng);
   }
+}
+
+/// Gradients over some of the keys start from o and lse over all of them, and add up. `amplitude`: of q, so that logits
+/// are ordinary or large.
+TEST_P(Gradients, OfPartsOfTheKeysAddUp) {
+  ONCHIP_SKIP_WITHOUT(GetParam(), Pass::backward);
+  constexpr std::int64_t kKeys = 45, kFirst = 20;
+  for (const DType type : {DType::f32, DType::bf16})
+    for (const double amplitude : {1.0, 60.0}) {
+      SCOPED_TRACE(std::string(name(type)) + ", amplitude " + std::to_string(amplitude));
+      Case whole = dense_case(type, {1, 30, kKeys, 2, 1, 16, 16}, 71, true);
+      std::vector<double> q = whole.q.values();
+      for (double& x : q) x *= amplitude;
+      whole.q.assign(q);
+      set_statistics(whole);
+      const Results exact = exact_attention(whole.backward_args(), true);
+      std::vector<double> dq(exact.dq.size());
+      for (const auto& [begin, end] : {std::pair{std::int64_t{0}, kFirst}, std::pair{kFirst, kKeys}}) {
+        Case part = dense_case(type, {1, 30, end - begin, 2, 1, 16, 16}, 71, true);
+        const auto rows = [&](const TensorBuffer& of) {
+          const std::vector<double> values = of.values();
+          return std::vector<double>(values.begin() + begin * 16, values.begin() + end * 16);
+        };
+        part.q.assign(q), part.dout.assign(whole.dout.values());
+        part.k.assign(rows(whole.k)), part.v.assign(rows(whole.v));
+        part.o_in.assign(whole.o_in.values()), part.lse_in.assign(whole.lse_in.values());
+        part.options.backend = GetParam();
+        ASSERT_EQ(run_guarded(part, Pass::backward, run_public).error, "");
+        const std::vector<double> part_dq = part.dq.values(), dv = part.dv.values();
+        for (std::size_t n = 0; n < dq.size(); ++n) dq[n] += part_dq[n];
+        const double bound = type == DType::f32 ? 2e-5 * std::sqrt(amplitude) : 0.02;  // lse is given in f32
+        for (std::size_t n = 0; n < dv.size(); ++n)
+          ASSERT_NEAR(dv[n], exact.dv[static_cast<std::size_t>(begin) * 16 + n], bound * (1 + std::abs(dv[n])));
+      }
+      const double bound = (type == DType::f32 ? 2e-5 : 0.04) * amplitude;
+      for (std::size_t n = 0; n < dq.size(); ++n) ASSERT_NEAR(dq[n], exact.dq[n], bound * (1 + std::abs(exact.dq[n])));
+    }
 }
 
 ONCHIP_FOR_EACH_BACKEND(Gradients);

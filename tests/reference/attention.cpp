@@ -67,11 +67,7 @@ class Reference {
     results_.lse.assign(rows, kMinusInfinity);
     magnitudes_ = magnitudes;
     if (gradients_) clear_gradients(results_);
-    if (magnitudes) {
-      magnitudes->o.assign(results_.o.size(), 0.0);
-      magnitudes->lse.assign(results_.lse.size(), 0.0);
-      if (gradients_) clear_gradients(*magnitudes);
-    }
+    if (magnitudes && gradients_) clear_gradients(*magnitudes);
     for (std::int64_t b = 0; b < batch_size(args_); ++b)
       for (std::int64_t h = 0; h < heads_; ++h) one_head(span_of(args_, b), h);
     return std::move(results_);
@@ -95,7 +91,6 @@ class Reference {
     for (std::int64_t i = 0; i < span.seqlen_q; ++i) {
       scores(span, h, i);
       const Statistics row = forward_row(span, h, i);
-      if (magnitudes_ && row.sum != 0) add_forward_magnitudes(span, h, i, row);
       if (gradients_) backward_row(span, h, i, row, gradient_k, gradient_v);
     }
     if (!gradients_) return;
@@ -223,22 +218,6 @@ class Reference {
     if (magnitudes_) add_backward_magnitudes(span, h, i, row);
   }
 
-  /// Two roundings of a probability's own terms count as 1, and one of its score's terms.
-  Real probability_terms(std::int64_t j) const {
-    Real sum = 0;
-    for (std::int64_t c = 0; c < dim_; ++c) sum += std::abs(q_[c] * k_[j * dim_ + c]);
-    return 1 + std::abs(scale_) * sum / 2;
-  }
-
-  void add_forward_magnitudes(const Span& span, std::int64_t h, std::int64_t i, const Statistics& row) {
-    const std::int64_t at = row_position(span, h, i) * dim_v_;
-    for (const std::int64_t j : visible_) {
-      const Real p = probability_terms(j) * p_[j] / row.sum;
-      magnitudes_->lse[lse_position(span, h, i)] += p;
-      for (std::int64_t c = 0; c < dim_v_; ++c) magnitudes_->o[at + c] += p * std::abs(v_[j * dim_v_ + c]);
-    }
-  }
-
   /// The sums of backward_row with every term's absolute value.
   void add_backward_magnitudes(const Span& span, std::int64_t h, std::int64_t i, const Statistics& row) {
     Results& m = *magnitudes_;
@@ -246,7 +225,7 @@ class Reference {
     for (std::int64_t c = 0; c < dim_v_; ++c) delta += std::abs(dout_[c] * row_o_[c]);
     const std::int64_t q_at = row_position(span, h, i) * dim_;
     for (const std::int64_t j : visible_) {
-      const Real p = probability_terms(j) * p_[j] / row.sum;
+      const Real p = p_[j] / row.sum;
       Real dp = 0;
       for (std::int64_t c = 0; c < dim_v_; ++c) dp += std::abs(dout_[c] * v_[j * dim_v_ + c]);
       const Real ds = p * (dp + delta), raw = std::abs(scale_ * ds * through_softcap_[j]);

@@ -17,8 +17,8 @@ struct Results {
 };
 
 /// o and lse and, when `gradients`, every gradient that has an input. Ignores args.o and args.lse. `magnitudes` gets,
-/// for each result, the sum of the absolute values of the terms that make it up: what rounding errors scale with,
-/// however far the terms cancel. A probability counts with the size of the products that make up its score.
+/// for each gradient, the sum of the absolute values of the terms that make it up: what rounding errors scale with,
+/// however far the terms cancel.
 Results exact_attention(const Attention& args, bool gradients, Results* magnitudes = nullptr);
 
 /// Standard attention as a program in the input's type does it: f32 products and statistics, P and dS rounded to the

@@ -250,10 +250,12 @@ HWY_NOINLINE void load_rows(DType dtype, const std::byte* src, int64_t src_bytes
   }
 }
 
+/// From double to narrower types, which is rare, one element at a time.
 template <typename T>
 HWY_NOINLINE void store_row(DType dtype, const T* HWY_RESTRICT src, int64_t n, T factor, void* row) {
   if constexpr (std::is_same_v<T, double>) {
-    store_row(src, n, factor, static_cast<double*>(row));
+    if (dtype == DType::f64) return store_row(src, n, factor, static_cast<double*>(row));
+    for (int64_t i = 0; i < n; ++i) store_element(dtype, row, i, src[i] * factor);
   } else if (dtype == DType::bf16) {
     store_row(src, n, factor, static_cast<BFloat16*>(row));
   } else if (dtype == DType::f16) {

@@ -6,7 +6,6 @@
 //
 // P is rounded to the input type before its product where that has 16 bits.
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "cpu/implementations.hpp"
@@ -35,8 +34,8 @@ class StandardBackward {
         k_(cursor, problem.batch, problem.num_heads_kv, key_rows(problem), problem.head_dim),
         v_(cursor, problem.batch, problem.num_heads_kv, key_rows(problem), problem.head_dim_v),
         dout_(cursor, problem.batch, problem.num_heads_q, query_rows(problem), problem.head_dim_v),
-        lse_(cursor.take<T>(static_cast<std::size_t>(query_rows(problem) * problem.num_heads_q))),
-        delta_(cursor.take<T>(static_cast<std::size_t>(query_rows(problem) * problem.num_heads_q))),
+        lse_(cursor.take<double>(static_cast<std::size_t>(query_rows(problem) * problem.num_heads_q))),
+        delta_(cursor.take<double>(static_cast<std::size_t>(query_rows(problem) * problem.num_heads_q))),
         p_(problem, cursor),
         ds_(problem, cursor),
         score_rows_(problem, cursor, threads),
@@ -48,7 +47,10 @@ class StandardBackward {
         users_(problem, cursor),
         block_stride_(std::max(q_.row_stride(), v_.row_stride())),
         block_(cursor.take<T>(static_cast<std::size_t>(threads * kRowsPerTask * block_stride_))),
-        large_logits_(cursor.take<std::uint8_t>(static_cast<std::size_t>(problem.batch * problem.num_heads_q))),
+        wide_rows_(cursor.take<double>(static_cast<std::size_t>(threads * block_stride_))),
+        large_(problem, cursor),
+        large_scratch_(cursor.take<std::byte>(LargeLogits::scratch_bytes(problem))),
+        dsink_(problem, cursor),
         dbias_stride_(problem.args.dbias.present() ? padded<T>(problem.args.dbias.shape[3]) : 0),
         dbias_row_(cursor.take<T>(static_cast<std::size_t>(threads * dbias_stride_))) {}
 
@@ -60,7 +62,8 @@ class StandardBackward {
     load_keys(problem_, args_.v, KeyScales(problem_, args_.v_scale, problem_.v_scale_kind), threads_, v_);
     dk_.start(threads_);
     dv_.start(threads_);
-    std::fill_n(large_logits_, problem_.batch * problem_.num_heads_q, std::uint8_t{0});
+    dsink_.start();
+    large_.start(threads_, large_scratch_);
     for_each_query_block([this](auto&&... block) { load_statistics(block...); });
     for_each_query_block([this](auto&&... block) { multiply_qk_and_dov(block...); });
     if (args_.dbias.present())
@@ -73,10 +76,12 @@ class StandardBackward {
     users_.find(problem_);
     dk_.finish(users_, threads_, block_);
     dv_.finish(users_, threads_, block_);
-    write_sink_gradient(problem_, threads_, [this](const Sequence& s, std::int64_t head, std::int64_t i) {
-      const std::int64_t row = row_index(s, head, i);
-      return std::pair<double, double>(lse_[row], delta_[row]);
-    });
+    for (const bool marked : {false, true})
+      dsink_.add(threads_, {large_, marked}, [this](const Sequence& s, std::int64_t head, std::int64_t i) {
+        const std::int64_t row = row_index(s, head, i);
+        return std::pair<double, double>(lse_[row], delta_[row]);
+      });
+    dsink_.write();
   }
 
  private:
@@ -98,9 +103,7 @@ class StandardBackward {
   std::int64_t row_index(const Sequence& s, std::int64_t head, std::int64_t i) const {
     return first_query_row(problem_, s) * problem_.num_heads_q + head * s.seqlen_q + i;
   }
-  bool has_large_logits(const Sequence& s, std::int64_t head) const {
-    return large_logits_[s.batch * problem_.num_heads_q + head] != 0;
-  }
+  double* wide_row(int thread) const { return wide_rows_ + thread * block_stride_; }
   T* block(int thread) const { return block_ + thread * kRowsPerTask * block_stride_; }
 
   void load_statistics(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
@@ -116,9 +119,7 @@ class StandardBackward {
           kernels.dot(output, dout, half) + kernels.dot(output + half, dout + half, dout_.columns() - half);
       const T lse = *reinterpret_cast<const T*>(lse_rows.at(s, i, head));
       lse_[row_index(s, head, i)] = lse;
-      if (RowInDouble::is_needed(problem_, lse))
-        std::atomic_ref<std::uint8_t>(large_logits_[s.batch * problem_.num_heads_q + head])
-            .store(1, std::memory_order_relaxed);
+      large_.see_lse(s.batch, head / problem_.heads_per_kv(), lse);
     }
   }
 
@@ -136,17 +137,33 @@ class StandardBackward {
     T* p = p_.at(s, head) + i * stride;
     T* ds = ds_.at(s, head) + i * stride;
     if constexpr (sizeof(T) == sizeof(float)) {
-      const std::int64_t kv_head = head / problem_.heads_per_kv();
-      if (has_large_logits(s, head))
-        return row_in_double_.compute(
-            s, head, i, thread,
-            {query_matrix(q_, s, head) + i * q_.row_stride(), query_matrix(dout_, s, head) + i * dout_.row_stride(),
-             key_matrix(k_, s, kv_head), key_matrix(v_, s, kv_head), k_.row_stride(), v_.row_stride()},
-            p, ds, dbias);
+      if (large_.at(s.batch, head / problem_.heads_per_kv())) {
+        const RowInDouble::Differentiated row = differentiate_in_double(s, head, i, thread);
+        lse_[at] = row.lse, delta_[at] = row.delta;
+        for (std::int64_t j = 0; j < s.seqlen_k; ++j) {
+          p[j] = static_cast<float>(row.p[j]);
+          ds[j] = static_cast<float>(row.ds[j]);
+          if (dbias) dbias[j] += static_cast<float>(row.dbias[j]);
+        }
+        return;
+      }
     }
-    row_kernels<T>().softmax_backward(score_rows_.make(s, head, i, thread), lse_[at], delta_[at], s.seqlen_k, p, ds,
-                                      dbias);
+    const T lse = static_cast<T>(lse_[at]);
+    row_kernels<T>().softmax_backward(score_rows_.make(s, head, i, thread), {lse, lse, T{1}},
+                                      static_cast<T>(delta_[at]), s.seqlen_k, p, ds, dbias);
     round_(p, s.seqlen_k, thread);
+  }
+
+  RowInDouble::Differentiated differentiate_in_double(const Sequence& s, std::int64_t head, std::int64_t i,
+                                                      int thread) const {
+    const auto operands = [&](const Matrices<T>& rows, const Matrices<T>& keys) {
+      return RowInDouble::Operands{query_matrix(rows, s, head) + i * rows.row_stride(),
+                                   key_matrix(keys, s, head / problem_.heads_per_kv()), keys.row_stride(),
+                                   keys.columns()};
+    };
+    const std::int64_t at = row_index(s, head, i);
+    return row_in_double_.differentiate(s, head, i, thread, operands(q_, k_), operands(dout_, v_), lse_[at],
+                                        delta_[at]);
   }
 
   void differentiate(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
@@ -186,45 +203,75 @@ class StandardBackward {
     const T* k = key_matrix(k_, s, kv_head);
     const T* ds = ds_.at(s, head);
     T* sum = block(thread);
-    if (k_.all_finite(s.batch, kv_head))
+    if (large_.at(s.batch, kv_head))
+      sum_over_keys_in_double(s, head, begin, end, thread, sum);
+    else if (k_.all_finite(s.batch, kv_head))
       multiply<T>(end - begin, k_.columns(), s.seqlen_k, {ds + begin * stride, stride}, {k, k_.row_stride()}, false,
                   sum, k_.row_stride());
     else
-      sum_over_keys<T>(counted(s, head), begin, end, ds, stride, k, k_.row_stride(), k_.columns(), sum);
+      sum_over_keys<T>(counted(s, head), begin, end, ds, stride, k, k_.row_stride(), k_.columns(), wide_row(thread),
+                       sum);
     const QueryRows rows(problem_, args_.dq);
     for (std::int64_t i = begin; i < end; ++i)
       row_kernels<T>().store(args_.dq.dtype, sum + (i - begin) * k_.row_stride(), k_.columns(), scale(),
                              rows.at(s, i, head));
   }
 
+  /// dQ of rows begin…end−1 from a dS that was never rounded to float: large keys would make much of its rounding.
+  void sum_over_keys_in_double(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread,
+                               T* result) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      const T* k = key_matrix(k_, s, head / problem_.heads_per_kv());
+      for (std::int64_t i = begin; i < end; ++i) {
+        const double* ds = differentiate_in_double(s, head, i, thread).ds;
+        sum_over_keys<T>(counted(s, head), i, i + 1, ds - i * s.seqlen_k, s.seqlen_k, k, k_.row_stride(), k_.columns(),
+                         wide_row(thread), result + (i - begin) * k_.row_stride());
+      }
+    }
+  }
+
   void write_dk(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
-    const T* sum = sum_over_group(s, head, begin, end, ds_, q_, block(thread));
+    const T* sum = sum_over_group(s, head, begin, end, ds_, q_, thread);
     for (std::int64_t j = begin; j < end; ++j) dk_.put(s, j, head, sum + (j - begin) * q_.row_stride(), scale());
   }
 
   void write_dv(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
-    const T* sum = sum_over_group(s, head, begin, end, p_, dout_, block(thread));
+    const T* sum = sum_over_group(s, head, begin, end, p_, dout_, thread);
     for (std::int64_t j = begin; j < end; ++j) dv_.put(s, j, head, sum + (j - begin) * dout_.row_stride(), T{1});
   }
 
   /// sum[j − begin] = Σ weights[i][j]·values[i] over the queries of all heads that read this KV head.
   const T* sum_over_group(const Sequence& s, std::int64_t kv_head, std::int64_t begin, std::int64_t end,
-                          const ScoreMatrices<T>& weights, const Matrices<T>& values, T* sum) const {
+                          const ScoreMatrices<T>& weights, const Matrices<T>& values, int thread) const {
+    T* sum = block(thread);
     const std::int64_t group = problem_.heads_per_kv(), stride = weights.row_stride(s);
+    bool apart = large_.at(s.batch, kv_head);
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      apart = apart || !values.all_finite(s.batch, head);
+    if (apart) return sum_apart(s, kv_head, begin, end, weights, values, thread);
     std::fill_n(sum, (end - begin) * values.row_stride(), T{0});
-    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      const T* w = weights.at(s, head);
-      const T* x = query_matrix(values, s, head);
-      if (values.all_finite(s.batch, head))
-        multiply<T>(end - begin, values.columns(), s.seqlen_q, {w + begin, stride, Transposed::yes},
-                    {x, values.row_stride()}, true, sum, values.row_stride());
-      else
-        add_over_queries<T>(counted(s, head), begin, end, w, stride, x, values.row_stride(), values.columns(), sum);
-    }
+    for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+      multiply<T>(end - begin, values.columns(), s.seqlen_q, {weights.at(s, head) + begin, stride, Transposed::yes},
+                  {query_matrix(values, s, head), values.row_stride()}, true, sum, values.row_stride());
     return sum;
   }
 
-  CountedPairs<T> counted(const Sequence& s, std::int64_t head) const {
+  const T* sum_apart(const Sequence& s, std::int64_t kv_head, std::int64_t begin, std::int64_t end,
+                     const ScoreMatrices<T>& weights, const Matrices<T>& values, int thread) const {
+    T* sums = block(thread);
+    double* sum = wide_row(thread);
+    const std::int64_t group = problem_.heads_per_kv(), stride = values.row_stride();
+    for (std::int64_t j = begin; j < end; ++j) {
+      std::fill_n(sum, values.columns(), 0.0);
+      for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+        add_over_queries<T>(counted(s, head), j, weights.at(s, head), weights.row_stride(s),
+                            query_matrix(values, s, head), stride, values.columns(), sum);
+      std::copy_n(sum, values.columns(), sums + (j - begin) * stride);
+    }
+    return sums;
+  }
+
+  CountedPairs counted(const Sequence& s, std::int64_t head) const {
     return {visible_, s, head, lse_ + row_index(s, head, 0)};
   }
   T scale() const { return static_cast<T>(problem_.softmax_scale); }
@@ -233,8 +280,8 @@ class StandardBackward {
   const Attention& args_;
   int threads_;
   Matrices<T> q_, k_, v_, dout_;
-  T* lse_;  // both for each sequence, head and query
-  T* delta_;
+  double* lse_;  // both for each sequence, head and query
+  double* delta_;
   ScoreMatrices<T> p_, ds_;
   ScoreRowMaker<T> score_rows_;
   RowInDouble row_in_double_;
@@ -243,8 +290,11 @@ class StandardBackward {
   KeyGradient<T> dk_, dv_;
   PageUsers users_;
   std::int64_t block_stride_;
-  T* block_;                    // kRowsPerTask rows for each thread
-  std::uint8_t* large_logits_;  // [B, Hq]: rows are computed in double
+  T* block_;           // kRowsPerTask rows for each thread
+  double* wide_rows_;  // one for each thread
+  LargeLogits large_;  // whose rows are computed in double
+  std::byte* large_scratch_;
+  SinkGradient dsink_;
   std::int64_t dbias_stride_;
   T* dbias_row_;  // one for each thread
 };

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cpu/implementations.hpp"
+#include "cpu/large_logits.hpp"
 #include "cpu/score_row.hpp"
 #include "cpu/standard/by_type.hpp"
 #include "cpu/standard/gemm.hpp"
@@ -15,6 +16,7 @@
 #include "cpu/standard/limits.hpp"
 #include "cpu/standard/matrices.hpp"
 #include "cpu/standard/round_row.hpp"
+#include "cpu/standard/row_in_double.hpp"
 
 namespace onchip::cpu {
 namespace {
@@ -30,12 +32,17 @@ class StandardForward {
         v_(cursor, problem.batch, problem.num_heads_kv, key_rows(problem), problem.head_dim_v),
         scores_(problem, cursor),
         score_rows_(problem, cursor, threads),
+        large_(problem, cursor),
+        large_scratch_(cursor.take<std::byte>(LargeLogits::scratch_bytes(problem))),
+        row_in_double_(problem, cursor, threads),
         round_(problem, cursor, threads),
-        output_(cursor.take<T>(static_cast<std::size_t>(threads * kRowsPerTask * v_.row_stride()))) {}
+        output_(cursor.take<T>(static_cast<std::size_t>(threads * kRowsPerTask * v_.row_stride()))),
+        output_row_(cursor.take<T>(static_cast<std::size_t>(threads * v_.row_stride()))) {}
 
   void run() const {
     const SingleThreadedBlas single;
     const Attention& args = problem_.args;
+    large_.start(threads_, large_scratch_);
     load_queries(problem_, args.q, threads_, q_);
     load_keys(problem_, args.k, KeyScales(problem_, args.k_scale, problem_.k_scale_kind), threads_, k_);
     load_keys(problem_, args.v, KeyScales(problem_, args.v_scale, problem_.v_scale_kind), threads_, v_);
@@ -63,10 +70,21 @@ class StandardForward {
         problem_.args.sink.present() ? static_cast<T>(sink_logit(problem_, head)) : -std::numeric_limits<T>::infinity();
     for (std::int64_t i = begin; i < end; ++i) {
       T* row = scores_.at(s, head) + i * scores_.row_stride(s);
-      const T lse = kernels.softmax(score_rows_.make(s, head, i, thread), sink, s.seqlen_k, row);
+      T lse = kernels.softmax(score_rows_.make(s, head, i, thread), sink, s.seqlen_k, row).lse;
+      if constexpr (sizeof(T) == sizeof(float)) {
+        const std::int64_t kv_head = head / problem_.heads_per_kv();
+        if (large_.at(s.batch, kv_head) || too_large_for_float(problem_, lse))
+          lse = static_cast<T>(row_in_double_.probabilities(s, head, i, thread, operands(s, head, i), row));
+      }
       round_(row, s.seqlen_k, thread);
       if (problem_.args.lse.present()) *reinterpret_cast<T*>(lse_rows.at(s, i, head)) = lse;
     }
+  }
+
+  RowInDouble::Operands operands(const Sequence& s, std::int64_t head, std::int64_t i) const {
+    return {q_.at(first_query_row(problem_, s), s.seqlen_q, head) + i * q_.row_stride(),
+            k_.at(first_key_row(problem_, s), s.seqlen_k, head / problem_.heads_per_kv()), k_.row_stride(),
+            k_.columns()};
   }
 
   void multiply_pv(const Sequence& s, std::int64_t head, std::int64_t begin, std::int64_t end, int thread) const {
@@ -80,7 +98,8 @@ class StandardForward {
                   {v, stride}, false, output, stride);
     } else {
       const Visibility visible(problem_);
-      sum_over_keys<T>({visible, s, head, nullptr}, begin, end, p, scores_.row_stride(s), v, stride, columns, output);
+      sum_over_keys<T>({visible, s, head, nullptr}, begin, end, p, scores_.row_stride(s), v, stride, columns,
+                       output_row_ + thread * stride, output);
     }
     const QueryRows rows(problem_, problem_.args.o);
     for (std::int64_t i = begin; i < end; ++i)
@@ -92,8 +111,12 @@ class StandardForward {
   Matrices<T> q_, k_, v_;
   ScoreMatrices<T> scores_;
   ScoreRowMaker<T> score_rows_;
+  LargeLogits large_;  // whose rows are computed in double
+  std::byte* large_scratch_;
+  RowInDouble row_in_double_;
   RowRounder<T> round_;
-  T* output_;  // a block of rows for each thread
+  T* output_;      // a block of rows for each thread
+  T* output_row_;  // one for each thread
 };
 
 }  // namespace
