@@ -11,7 +11,7 @@ namespace onchip::test {
 namespace {
 
 constexpr double kFloat32Error = 2e-5;
-constexpr double kFloat64Error = 1e-11;
+constexpr double kFloat64Error = 1e-10;
 constexpr double kRmseOfStandard = 1.02;
 constexpr double kCancellation = 0x1p-22;  // two roundings each in two f32 accumulators
 constexpr double kCancellationOfF64 = 0x1p-51;

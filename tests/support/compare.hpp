@@ -18,7 +18,7 @@ struct Expectation {
 /// The positions of infinities and NaN are compared first. Then, for each element,
 ///   f32 from f32: |error| ≤ 2e-5·(1 + |value|);
 ///   the others: |error| ≤ 2·e_std + 1 ulp of the result's type, where a result of f32 or f64 need not be better than
-///   2e-5·(1 + |value|) or 1e-11·(1 + |value|);
+///   2e-5·(1 + |value|) or 1e-10·(1 + |value|);
 /// where e_std is the largest error of `standard` or `unrounded`, standard attention in the same type, but in gradients
 /// no less than what four roundings of the accumulators leave at the element's `magnitude`: see docs/semantics.md.
 /// Returns what is wrong, or "".
