@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct FakeModule {
 struct FakeProgram {
   std::string name;
 };
+std::map<void*, std::unique_ptr<FakeModule>> g_modules;  // a driver owns what it loaded until the process ends
 
 int result_of(const char* call) {
   return g_state.failing_call != nullptr && std::strcmp(g_state.failing_call, call) == 0 ? g_state.failure_code : 0;
@@ -147,12 +149,14 @@ FAKE int cuMemcpyDtoH_v2(void* to, unsigned long long from, std::size_t bytes) {
 }
 FAKE int cuModuleLoadData(void** module, const void*) {
   FAIL_IF_ASKED();
-  *module = new FakeModule;
+  auto loaded = std::make_unique<FakeModule>();
+  *module = loaded.get();
+  g_modules.emplace(*module, std::move(loaded));
   ++g_state.modules_loaded;
   return 0;
 }
 FAKE int cuModuleUnload(void* module) {
-  delete static_cast<FakeModule*>(module);
+  g_modules.erase(module);
   ++g_state.modules_unloaded;
   return 0;
 }

@@ -70,8 +70,7 @@ TEST_F(BadOutputs, FullDisk) {
 }
 
 TEST_F(BadOutputs, FullStandardOutput) {
-  const Outcome outcome = run_onchip({"attend", "--help"}, 0);
-  EXPECT_EQ(outcome.status, 2);
+  expect_refusal(run_onchip_into_full_device({"attend", "--help"}), {"standard output"});
 }
 
 }  // namespace

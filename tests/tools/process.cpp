@@ -30,18 +30,29 @@ namespace {
   ::_exit(127);
 }
 
-}  // namespace
-
-Outcome run_onchip(const std::vector<std::string>& args, std::optional<std::uint64_t> file_size_limit) {
-  const TemporaryFolder folder;
-  const std::string out = folder.path("out");
-  const std::string err = folder.path("err");
+int status_of_onchip(const std::vector<std::string>& args, const std::string& out, const std::string& err,
+                     std::optional<std::uint64_t> file_size_limit) {
   const pid_t child = ::fork();
   if (child == 0) become_onchip(args, out, err, file_size_limit);
   int status = 0;
   ::waitpid(child, &status, 0);
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return {code, read_text(out), read_text(err)};
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+Outcome run_onchip(const std::vector<std::string>& args, std::optional<std::uint64_t> file_size_limit) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path("out"), err = folder.path("err");
+  const int status = status_of_onchip(args, out, err, file_size_limit);
+  return {status, read_text(out), read_text(err)};
+}
+
+Outcome run_onchip_into_full_device(const std::vector<std::string>& args) {
+  const TemporaryFolder folder;
+  const std::string err = folder.path("err");
+  const int status = status_of_onchip(args, "/dev/full", err, {});
+  return {status, "", read_text(err)};
 }
 
 void expect_refusal(const Outcome& outcome, const std::vector<std::string>& mentions) {

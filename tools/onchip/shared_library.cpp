@@ -7,10 +7,6 @@ namespace onchip::cli {
 
 SharedLibrary::SharedLibrary(const std::string& name) : handle_(dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL)) {}
 
-SharedLibrary::~SharedLibrary() {
-  if (handle_ != nullptr) dlclose(handle_);
-}
-
 std::string SharedLibrary::path() const {
   link_map* map = nullptr;
   if (handle_ == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return "";

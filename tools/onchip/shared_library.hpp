@@ -1,8 +1,8 @@
-// A shared library opened while the program runs, closed at the end.
+// A shared library opened while the program runs. It stays loaded: not every vendor's library gives back its memory and
+// threads when closed.
 #pragma once
 
 #include <string>
-#include <utility>
 
 namespace onchip::cli {
 
@@ -11,12 +11,6 @@ class SharedLibrary {
   SharedLibrary() = default;
   /// By path, or by name as the loader looks it up. Tests with is_open().
   explicit SharedLibrary(const std::string& name);
-  ~SharedLibrary();
-  SharedLibrary(SharedLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  SharedLibrary& operator=(SharedLibrary&& other) noexcept {
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
 
   bool is_open() const { return handle_ != nullptr; }
   /// The file it was loaded from; empty where the loader does not tell.
