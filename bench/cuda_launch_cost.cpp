@@ -61,8 +61,9 @@ void run() {
   a.device = 0;
   onchip::Problem problem;
   require(onchip::make_problem(a, onchip::Pass::forward, onchip::Use::run, problem));
-  const auto config = onchip::cuda::portable_config(problem, {gpu->shared_bytes_per_block});
-  auto launch = onchip::cuda::portable_launch(problem, config, gpu->l2_bytes);
+  const auto plan = onchip::cuda::portable_plan(problem, {gpu->shared_bytes_per_block, gpu->multiprocessors});
+  const auto& config = plan.config;
+  auto launch = onchip::cuda::portable_launch(problem, plan, gpu->l2_bytes, nullptr);
   onchip::cuda::Function function = nullptr;
   require(onchip::cuda::find_kernel(
       driver, *gpu, "launch cost", config.shared_bytes(),

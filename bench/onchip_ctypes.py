@@ -22,7 +22,7 @@ class Attention(Structure):
         + [("softmax_scale", c_double), ("softcap", c_double), ("window_left", c_int64), ("window_right", c_int64),
            ("has_softmax_scale", c_int32), ("causal", c_int32), ("alignment", c_int32), ("backend", c_int32),
            ("num_threads", c_int32), ("allow_tf32", c_int32), ("at_least", c_char_p), ("stream", c_void_p),
-           ("max_seqlen_q", c_int64), ("max_seqlen_k", c_int64), ("device", c_int32), ("reserved", c_int32)])
+           ("max_seqlen_q", c_int64), ("max_seqlen_k", c_int64), ("device", c_int32), ("batch_invariant", c_int32)])
 
 
 class PlanInfo(Structure):

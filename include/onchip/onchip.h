@@ -113,7 +113,7 @@ typedef struct onchip_attention {
   int64_t max_seqlen_q;      /* longest sequences, for tensors in device memory, where lengths cannot be looked at; */
   int64_t max_seqlen_k;      /* 0: as long as shapes allow */
   int32_t device;            /* CUDA device whose memory holds all tensors and the workspace; −1: host memory */
-  int32_t reserved;          /* 0 */
+  int32_t batch_invariant;   /* 1: the bits of a sequence's results do not depend on the rest of the batch */
 } onchip_attention;
 
 /* Nothing present, no bounds, the defaults. */
@@ -193,6 +193,10 @@ ONCHIP_API onchip_status onchip_decode(const onchip_decode_step* step, void* wor
  * of the parts, and may not overlap them otherwise. */
 ONCHIP_API onchip_status onchip_merge(const onchip_tensor* o_parts, const onchip_tensor* lse_parts, size_t num_parts,
                                       const onchip_tensor* o, const onchip_tensor* lse);
+/* The same in the memory of a CUDA device, queued on a CUstream: up to 32 parts, no f64. */
+ONCHIP_API onchip_status onchip_merge_on_device(const onchip_tensor* o_parts, const onchip_tensor* lse_parts,
+                                                size_t num_parts, const onchip_tensor* o, const onchip_tensor* lse,
+                                                int32_t device, void* stream);
 
 /* The plan with every rejection, for people (ONCHIP_EXPLAIN_TEXT) or programs (ONCHIP_EXPLAIN_JSON), as a string with a
  * closing 0. *needed_bytes, where not NULL, becomes its size, the 0 included. buffer NULL with 0 bytes only asks for

@@ -93,9 +93,10 @@ struct Attention {
   std::string at_least;  ///< strict mode: refuse implementations that rank below the named one
   int num_threads = 0;   ///< CPU threads; 0: all that this process may use
 
-  bool allow_tf32 = false;  ///< f32 products may round their factors to TF32 where that is faster
-  int device = -1;          ///< CUDA device whose memory holds every tensor and the workspace; −1: host memory
-  void* stream = nullptr;   ///< CUstream that the call is queued on, without waiting for it; null: the default stream
+  bool allow_tf32 = false;       ///< f32 products may round their factors to TF32 where that is faster
+  int device = -1;               ///< CUDA device whose memory holds every tensor and the workspace; −1: host memory
+  bool batch_invariant = false;  ///< the bits of a sequence's results do not depend on the rest of the batch
+  void* stream = nullptr;  ///< CUstream that the call is queued on, without waiting for it; null: the default stream
   /// Longest sequences, for tensors in device memory, where lengths cannot be looked at; 0: as long as shapes allow.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
 };
@@ -105,7 +106,9 @@ struct TileConfig {
   std::int64_t tile_m = 0;      ///< query rows a tile
   std::int64_t tile_n = 0;      ///< keys a tile
   std::int64_t num_splits = 1;  ///< parts of the key range whose partial results are merged in fixed order
-  std::int64_t split_size = 0;  ///< keys in each part (0: all)
+  std::int64_t split_size = 0;  ///< keys in each part; 0: all, or as many in each
+  std::int64_t heads_per_tile =
+      0;  ///< query heads that share a tile's rows and read its keys once; 0: all of a KV head
 };
 
 /// What the traffic model expects one call to do (docs/traffic.md).
@@ -203,6 +206,9 @@ ONCHIP_API Plan decode(const Decode& problem);
 /// otherwise. At most one part may have counted the sink.
 ONCHIP_API void merge(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
                       const Tensor& lse);
+/// The same in the memory of a CUDA device, queued on a CUstream: up to 32 parts, no f64.
+ONCHIP_API void merge_on_device(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
+                                const Tensor& lse, int device, void* stream = nullptr);
 
 /// "MAJOR.MINOR.PATCH"
 ONCHIP_API const char* version();

@@ -85,7 +85,6 @@ Tensor tensor_from(const char* name, const onchip_tensor& from) {
 Attention attention_from(const onchip_attention* from) {
   require("attention", from);
   check_size("attention", from->struct_size, sizeof(onchip_attention), "onchip_attention_init()");
-  check_reserved("attention", from->reserved);
   Attention to;
   for (const NamedTensor& tensor : kTensors) to.*tensor.to = tensor_from(tensor.name, from->*tensor.from);
   if (flag("has_softmax_scale", from->has_softmax_scale)) to.softmax_scale = from->softmax_scale;
@@ -100,6 +99,7 @@ Attention attention_from(const onchip_attention* from) {
   to.num_threads = from->num_threads;
   to.allow_tf32 = flag("allow_tf32", from->allow_tf32);
   to.device = from->device;
+  to.batch_invariant = flag("batch_invariant", from->batch_invariant);
   to.stream = from->stream;
   to.max_seqlen_q = from->max_seqlen_q;
   to.max_seqlen_k = from->max_seqlen_k;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <new>
 #include <span>
 #include <vector>
@@ -72,7 +73,9 @@ Plan call(Plan (*with_workspace)(const Problem&, std::span<std::byte>), Plan (*a
 }
 
 void merge_tensors(const onchip_tensor* o_parts, const onchip_tensor* lse_parts, std::size_t count,
-                   const onchip_tensor* o, const onchip_tensor* lse) {
+                   const onchip_tensor* o, const onchip_tensor* lse,
+                   const std::function<void(const std::vector<Tensor>&, const std::vector<Tensor>&, const Tensor&,
+                                            const Tensor&)>& merge_all) {
   require("o", o);
   if (count > 0) require("o_parts", o_parts), require("lse_parts", lse_parts);
   std::vector<Tensor> o_tensors, lse_tensors;
@@ -80,7 +83,7 @@ void merge_tensors(const onchip_tensor* o_parts, const onchip_tensor* lse_parts,
     o_tensors.push_back(tensor_from(fmt::format("o_parts[{}]", i).c_str(), o_parts[i]));
     lse_tensors.push_back(tensor_from(fmt::format("lse_parts[{}]", i).c_str(), lse_parts[i]));
   }
-  merge(o_tensors, lse_tensors, tensor_from("o", *o), lse == nullptr ? Tensor{} : tensor_from("lse", *lse));
+  merge_all(o_tensors, lse_tensors, tensor_from("o", *o), lse == nullptr ? Tensor{} : tensor_from("lse", *lse));
 }
 
 void explain_into(const onchip_attention* problem, std::int32_t pass, std::int32_t format, char* buffer,
@@ -166,7 +169,15 @@ onchip_status onchip_decode(const onchip_decode_step* step, void* workspace, siz
 
 onchip_status onchip_merge(const onchip_tensor* o_parts, const onchip_tensor* lse_parts, size_t num_parts,
                            const onchip_tensor* o, const onchip_tensor* lse) {
-  return guarded([&] { merge_tensors(o_parts, lse_parts, num_parts, o, lse); });
+  return guarded([&] { merge_tensors(o_parts, lse_parts, num_parts, o, lse, onchip::merge); });
+}
+
+onchip_status onchip_merge_on_device(const onchip_tensor* o_parts, const onchip_tensor* lse_parts, size_t num_parts,
+                                     const onchip_tensor* o, const onchip_tensor* lse, int32_t device, void* stream) {
+  return guarded([&] {
+    merge_tensors(o_parts, lse_parts, num_parts, o, lse,
+                  [&](auto&&... tensors) { onchip::merge_on_device(tensors..., device, stream); });
+  });
 }
 
 onchip_status onchip_explain(const onchip_attention* problem, int32_t pass, int32_t format, char* buffer,

@@ -9,6 +9,7 @@
 #include "core/dispatch.hpp"
 #include "core/views.hpp"
 #include "core/workspace.hpp"
+#include "cuda/device_steps.hpp"
 
 namespace onchip {
 namespace {
@@ -32,7 +33,7 @@ Status check_new_rows(const char* name, const Tensor& rows, std::int64_t head_di
 Status check_cache_scale(const char* name, const Tensor& scale, ScaleGranularity kind, const Problem& before) {
   if (kind == ScaleGranularity::none) return {};
   if (kind == ScaleGranularity::token) return check_writable(name, scale);
-  if (scale.data == nullptr) return {};
+  if (scale.data == nullptr || before.args.device >= 0) return {};
   const KeyScales scales(before, scale, kind);
   for (std::int64_t b = 0; b < before.batch; ++b)
     for (std::int64_t head = 0; head < before.num_heads_kv; ++head) {
@@ -83,11 +84,13 @@ Status check_rotary(const DecodeProblem& p, Use use) {
   return check_shape("rotary.sin", r.sin, {r.cos.shape[0], r.cos.shape[1]}, "the shape of rotary.cos");
 }
 
-/// seqused_k with the new keys. Unknown, and left empty, where planning has no data to read it from.
+/// seqused_k with the new keys. Unknown, and left empty, where there is no data to read it from: planning, and device
+/// memory.
 Status read_lengths(DecodeProblem& p) {
   const Attention& a = p.args.attention;
   const bool packed = p.before.layout_q == Layout::packed;
-  if (!p.appends() || a.seqused_k.data == nullptr || (packed && a.cu_seqlens_q.data == nullptr)) return {};
+  if (!p.appends() || a.device >= 0 || a.seqused_k.data == nullptr || (packed && a.cu_seqlens_q.data == nullptr))
+    return {};
   for (std::int64_t b = 0; b < p.before.batch; ++b) {
     const Sequence sequence = p.before.sequence(b);
     const std::int64_t room =
@@ -118,7 +121,7 @@ Status make_after(DecodeProblem& p) {
 /// Every position whose angle is looked up is in the tables.
 Status check_positions(const DecodeProblem& p) {
   const Tensor& used = p.after.args.seqused_k;
-  if (!p.rotates() || (used.data == nullptr && p.after.batch > 0)) return {};
+  if (!p.rotates() || p.after.args.device >= 0 || (used.data == nullptr && p.after.batch > 0)) return {};
   const std::int64_t max_position = p.args.rotary.cos.shape[0];
   for (std::int64_t b = 0; b < p.after.batch; ++b) {
     const Sequence sequence = p.after.sequence(b);
@@ -137,6 +140,12 @@ Status check_positions(const DecodeProblem& p) {
   return {};
 }
 
+bool on_device(const DecodeProblem& p) { return p.args.attention.device >= 0; }
+
+std::size_t length_bytes(const DecodeProblem& p) {
+  return on_device(p) && p.appends() ? aligned_bytes<std::int32_t>(static_cast<std::size_t>(p.after.batch)) : 0;
+}
+
 std::size_t rotated_bytes(const DecodeProblem& p) {
   if (!p.rotates()) return 0;
   const Tensor& q = p.after.args.q;
@@ -150,7 +159,6 @@ std::size_t rotated_bytes(const DecodeProblem& p) {
 Status make_decode_problem(const Decode& args, Use use, DecodeProblem& p) {
   p.args = args;
   p.lengths.clear();
-  if (args.attention.device >= 0) return unsupported("device: {}, decode works in host memory", args.attention.device);
   ONCHIP_RETURN_IF_ERROR(make_problem(args.attention, Pass::forward, use, p.before));
   ONCHIP_RETURN_IF_ERROR(check_append(p, use));
   ONCHIP_RETURN_IF_ERROR(check_rotary(p, use));
@@ -159,10 +167,12 @@ Status make_decode_problem(const Decode& args, Use use, DecodeProblem& p) {
   return check_positions(p);
 }
 
-/// Scratch of the append is free again when the attention begins.
+/// Scratch of the append is free again when the attention begins. On a GPU there is none, but the lengths with the new
+/// keys are there.
 Status make_plan(const DecodeProblem& p, Plan& plan) {
   ONCHIP_RETURN_IF_ERROR(make_plan(p.after, plan));
-  plan.workspace_bytes = rotated_bytes(p) + std::max(append_scratch_bytes(p), plan.workspace_bytes);
+  const std::size_t scratch = on_device(p) ? 0 : append_scratch_bytes(p);
+  plan.workspace_bytes = rotated_bytes(p) + length_bytes(p) + std::max(scratch, plan.workspace_bytes);
   return {};
 }
 
@@ -170,13 +180,17 @@ Status run(const DecodeProblem& p, std::span<std::byte> workspace, Plan& plan) {
   Plan whole;
   ONCHIP_RETURN_IF_ERROR(make_plan(p, whole));
   ONCHIP_RETURN_IF_ERROR(check_workspace(workspace, whole));
-  const std::span<std::byte> scratch = workspace.subspan(rotated_bytes(p));
+  const std::span<std::byte> scratch = workspace.subspan(rotated_bytes(p) + length_bytes(p));
   Problem attention = p.after;
-  if (p.rotates()) {
-    attention.args.q.data = workspace.data();
-    rotate_queries(p, attention.args.q, scratch.data());
+  if (p.rotates()) attention.args.q.data = workspace.data();
+  if (on_device(p)) {
+    auto* lengths = reinterpret_cast<std::int32_t*>(workspace.data() + rotated_bytes(p));
+    if (p.appends()) attention.args.seqused_k = contiguous(lengths, DType::i32, {p.after.batch});
+    if (p.appends() || p.rotates()) ONCHIP_RETURN_IF_ERROR(cuda::queue_append(p, attention.args.q, lengths));
+  } else {
+    if (p.rotates()) rotate_queries(p, attention.args.q, scratch.data());
+    if (p.appends()) append(p, scratch.data());
   }
-  if (p.appends()) append(p, scratch.data());
   ONCHIP_RETURN_IF_ERROR(run(attention, scratch, plan));
   plan.workspace_bytes = whole.workspace_bytes;
   return {};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu/host.hpp"
+#include "cuda/implementations.hpp"
 #include "model/prediction.hpp"
 
 namespace onchip {
@@ -104,7 +105,8 @@ Status make_plan(const Problem& problem, ImplementationList all, Plan& plan, con
   plan.backend = chosen->backend;
   plan.num_threads = problem.num_threads;
   chosen->configure(problem, plan);
-  plan.predicted = model::predict(problem, plan, cpu::host_caches());
+  plan.predicted = plan.backend == Backend::cuda ? model::predict(problem, plan, cuda::machine_of(problem))
+                                                 : model::predict(problem, plan, cpu::host_caches());
   return {};
 }
 

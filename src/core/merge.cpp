@@ -9,6 +9,7 @@
 #include "core/softmax_state.hpp"
 #include "core/threads.hpp"
 #include "core/workspace.hpp"
+#include "cuda/device_steps.hpp"
 
 namespace onchip {
 namespace {
@@ -153,8 +154,9 @@ void merge_rows(std::span<const Tensor> o_parts, std::span<const Tensor> lse_par
 }  // namespace
 
 Status merge_parts(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
-                   const Tensor& lse) {
+                   const Tensor& lse, int device, void* stream) {
   ONCHIP_RETURN_IF_ERROR(check_merge(o_parts, lse_parts, o, lse));
+  if (device >= 0) return cuda::queue_merge(o_parts, lse_parts, o, lse, device, stream);
   const auto is_double = [](const Tensor& tensor) { return tensor.dtype == DType::f64; };
   const bool in_double = is_double(o) || is_double(lse) || std::any_of(o_parts.begin(), o_parts.end(), is_double) ||
                          std::any_of(lse_parts.begin(), lse_parts.end(), is_double);

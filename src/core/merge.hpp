@@ -7,7 +7,8 @@
 
 namespace onchip {
 
+/// `device` −1: host memory; else the tensors are on it, and the merge is queued on `stream`.
 Status merge_parts(std::span<const Tensor> o_parts, std::span<const Tensor> lse_parts, const Tensor& o,
-                   const Tensor& lse);
+                   const Tensor& lse, int device, void* stream);
 
 }  // namespace onchip

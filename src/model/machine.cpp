@@ -56,6 +56,21 @@ const Machine* find_machine(const std::string& name) {
   return nullptr;
 }
 
+Machine gpu_machine(const std::string& name, std::int64_t units, double shared_memory_bytes, double l2_bytes) {
+  Machine machine;
+  machine.kind = MachineKind::gpu;
+  machine.levels = {{"shared memory", 0, false, 0}, {"L2", 0, true, 0}, {"DRAM", 0, true, 0}};
+  machine.block = {.queries = 32, .keys = 64, .p_in_registers = true};
+  machine.effective_share = 0.75;
+  for (const Machine& known : known_machines())
+    if (known.kind == MachineKind::gpu && upper(name).find(upper(known.name)) != std::string::npos) machine = known;
+  machine.name = name;
+  machine.units = units;
+  machine.levels.front().capacity_bytes = shared_memory_bytes;
+  machine.levels[machine.main_level() - 1].capacity_bytes = l2_bytes;
+  return machine;
+}
+
 Machine cpu_machine(const std::string& name, std::int64_t cores, const CacheSizes& caches, const CpuPeaks& peaks) {
   Machine machine;
   machine.name = name;

@@ -74,6 +74,10 @@ const std::vector<Machine>& known_machines();
 /// Null when no machine has the name, whose case does not matter.
 const Machine* find_machine(const std::string& name);
 
+/// A GPU as its driver describes it. Where its name holds that of a known machine, the rest is as there; else peaks and
+/// bandwidths are unknown.
+Machine gpu_machine(const std::string& name, std::int64_t units, double shared_memory_bytes, double l2_bytes);
+
 /// What was, or will be, measured on the present CPU (cpu/measure.hpp); 0: not measured.
 struct CpuPeaks {
   double f32_flops = 0, f64_flops = 0;

@@ -44,7 +44,7 @@ Traffic traffic_of(const Machine& machine, const Problem& problem, const Plan& p
   Tiling tiling;
   if (plan.tile.tile_m > 0) tiling.tile_m = plan.tile.tile_m;
   if (plan.tile.tile_n > 0) tiling.tile_n = plan.tile.tile_n;
-  tiling.heads_per_tile = problem.heads_per_kv();
+  tiling.heads_per_tile = plan.tile.heads_per_tile > 0 ? plan.tile.heads_per_tile : problem.heads_per_kv();
   tiling.num_splits = plan.tile.num_splits;
   return tiled_traffic(machine, shape, tiling, problem.pass);
 }
@@ -52,7 +52,10 @@ Traffic traffic_of(const Machine& machine, const Problem& problem, const Plan& p
 }  // namespace
 
 Prediction predict(const Problem& problem, const Plan& plan, const CacheSizes& caches) {
-  const Machine machine = cpu_machine("host", plan.num_threads, caches, {});
+  return predict(problem, plan, cpu_machine("host", plan.num_threads, caches, {}));
+}
+
+Prediction predict(const Problem& problem, const Plan& plan, const Machine& machine) {
   Prediction prediction;
   AttentionShape shape = common_shape(problem);
   for (std::int64_t b = 0; b < problem.batch; b += shape.batch) {

@@ -36,9 +36,14 @@ const std::set<std::string>& tool_doors() {
   return doors;
 }
 
-/// What core sees of the backends: the list of implementations, the facts about the machine, vectorised conversion.
+/// What core sees of the backends: the list of implementations, memory and small kernels of a GPU, the facts about the
+/// machine, vectorised conversion.
 const std::set<std::string>& backend_doors() {
-  static const std::set<std::string> doors{"cpu/implementations.hpp", "cuda/implementations.hpp", "cpu/host.hpp",
+  static const std::set<std::string> doors{"cpu/implementations.hpp",
+                                           "cuda/implementations.hpp",
+                                           "cuda/device_steps.hpp",
+                                           "cuda/workspace.hpp",
+                                           "cpu/host.hpp",
                                            "cpu/row_kernels.hpp"};
   return doors;
 }

@@ -158,7 +158,7 @@ TEST(CApi, SizesAndNumbersThatAreWrong) {
   refused([](Sample& s) { s.step.struct_size = 0; }, "step: struct_size 0, expected " +
                                                          std::to_string(sizeof(onchip_decode_step)) +
                                                          ": begin with onchip_decode_step_init()");
-  refused([](Sample& s) { s.attention.reserved = 1; }, "attention.reserved: 1, expected 0");
+  refused([](Sample& s) { s.attention.batch_invariant = 2; }, "batch_invariant: 2, expected 0 or 1");
   refused([](Sample& s) { s.step.reserved = -1; }, "step.reserved: -1, expected 0");
   refused([](Sample& s) { s.attention.mask.rank = 5; }, "mask: rank 5, expected 0 (absent) to 4");
   refused([](Sample& s) { s.step.k_new.rank = -1; }, "k_new: rank -1, expected 0 (absent) to 4");

@@ -2,13 +2,13 @@
 cmake_minimum_required(VERSION 3.25)
 set(expected
   "onchip::contiguous" "onchip::plan" "onchip::explain" "onchip::explain_json" "onchip::forward" "onchip::backward"
-  "onchip::decode" "onchip::merge" "onchip::version" "onchip::name" "onchip::size_of"
+  "onchip::decode" "onchip::merge" "onchip::merge_on_device" "onchip::version" "onchip::name" "onchip::size_of"
   "onchip::compile" "onchip::synchronize" "onchip::DeviceMemory::DeviceMemory"
   "onchip::DeviceMemory::~DeviceMemory" "onchip::DeviceMemory::operator=" "onchip::DeviceMemory::read"
   "onchip::DeviceMemory::write"
   "typeinfo for onchip::Error" "typeinfo name for onchip::Error" "vtable for onchip::Error"
   onchip_backward onchip_contiguous onchip_decode onchip_explain onchip_forward onchip_last_error onchip_merge
-  onchip_plan onchip_plan_decode onchip_version)
+  onchip_merge_on_device onchip_plan onchip_plan_decode onchip_version)
 # Where the compiler did not inline them.
 set(allowed ${expected} "onchip::Error::Error" "onchip::Error::~Error" "onchip::Error::code")
 

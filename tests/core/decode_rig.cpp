@@ -111,6 +111,11 @@ DecodeRig::DecodeRig(const DecodeOptions& options, std::vector<std::int32_t> len
   }
 }
 
+std::vector<OwnedTensor*> DecodeRig::tensors() {
+  return {&seqused_, &page_table_, &cu_seqlens_k_, &cu_seqlens_q_, &cos_, &sin_, &k_, &v_, &k_scale_,
+          &v_scale_, &q_,          &k_new_,        &v_new_,        &o_,   &lse_};
+}
+
 void DecodeRig::fill_pages() {
   std::vector<std::int32_t> pages(page_table_.count);
   std::iota(pages.begin(), pages.end(), 0);

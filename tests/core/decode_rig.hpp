@@ -53,6 +53,8 @@ class DecodeRig {
   OwnedTensor& v() { return v_; }
   OwnedTensor& k_scale() { return k_scale_; }
   OwnedTensor& k_new() { return k_new_; }
+  /// All of its memory, for copies.
+  std::vector<OwnedTensor*> tensors();
 
  private:
   OwnedTensor step_tensor(std::int64_t heads, std::int64_t size, DType type) const;

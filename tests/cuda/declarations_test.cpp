@@ -41,6 +41,18 @@ ONCHIP_TEST_DRIVER_ENTRIES(ONCHIP_CHECK)
 #undef ONCHIP_CHECK
 }  // namespace in_our_words
 
+TEST(Declarations, StructuresAreTheHeaders) {
+  static_assert(sizeof(cuda::LaunchAttribute) == sizeof(CUlaunchAttribute));
+  static_assert(offsetof(cuda::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+  static_assert(sizeof(cuda::LaunchConfig) == sizeof(CUlaunchConfig));
+  static_assert(offsetof(cuda::LaunchConfig, block_x) == offsetof(CUlaunchConfig, blockDimX));
+  static_assert(offsetof(cuda::LaunchConfig, shared_bytes) == offsetof(CUlaunchConfig, sharedMemBytes));
+  static_assert(offsetof(cuda::LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
+  static_assert(offsetof(cuda::LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
+  static_assert(offsetof(cuda::LaunchConfig, num_attributes) == offsetof(CUlaunchConfig, numAttrs));
+  EXPECT_EQ(cuda::kLaunchProgrammaticSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+}
+
 TEST(Declarations, ConstantsAreTheHeaders) {
   EXPECT_EQ(cuda::kDriverSuccess, CUDA_SUCCESS);
   EXPECT_EQ(cuda::kDriverOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);

@@ -4,38 +4,19 @@
 #include <stdexcept>
 
 #include "support/check_case.hpp"
-#include "support/run.hpp"
 
 namespace onchip::test {
 
 DeviceCase::DeviceCase(Case& c) : case_(c) {
-  for (const TensorBuffer* buffer : c.inputs_of(Pass::forward)) copy(*buffer);
-  for (const TensorBuffer* buffer : c.results_of(Pass::forward)) copy(*buffer);
-}
-
-void DeviceCase::copy(const TensorBuffer& buffer) {
-  copies_.push_back({&buffer, DeviceMemory(0, buffer.bytes().size())});
-  copies_.back().memory.write(buffer.bytes().data(), buffer.bytes().size());
-}
-
-Tensor DeviceCase::moved(Tensor view) const {
-  if (!view.present()) return view;
-  const auto* address = static_cast<const std::byte*>(view.data);
-  for (const Copy& copy : copies_) {
-    const std::byte* begin = copy.host->bytes().data();
-    if (begin > address || address >= begin + copy.host->bytes().size()) continue;
-    view.data = static_cast<std::byte*>(copy.memory.data()) + (address - begin);
-    return view;
-  }
-  view.data = nullptr;  // no elements
-  return view;
+  for (const TensorBuffer* buffer : c.inputs_of(Pass::forward))
+    image_.add(buffer->bytes().data(), buffer->bytes().size());
+  for (const TensorBuffer* buffer : c.results_of(Pass::forward))
+    image_.add(buffer->bytes().data(), buffer->bytes().size());
 }
 
 Attention DeviceCase::args(const TestStream& stream) const {
   Attention a = case_.forward_args();
-  for (Tensor* tensor : {&a.q, &a.k, &a.v, &a.bias, &a.mask, &a.alibi_slopes, &a.sink, &a.cu_seqlens_q, &a.cu_seqlens_k,
-                         &a.seqused_k, &a.page_table, &a.k_scale, &a.v_scale, &a.o, &a.lse})
-    *tensor = moved(*tensor);
+  image_.move(a);
   a.device = 0;
   a.stream = stream.get();
   a.backend = Backend::automatic;
@@ -43,9 +24,8 @@ Attention DeviceCase::args(const TestStream& stream) const {
 }
 
 void DeviceCase::read_results() {
-  for (TensorBuffer* result : case_.results_of(Pass::forward))
-    for (const Copy& copy : copies_)
-      if (copy.host == result) copy.memory.read(const_cast<std::byte*>(result->bytes().data()), result->bytes().size());
+  for (const TensorBuffer* result : case_.results_of(Pass::forward))
+    image_.read(const_cast<std::byte*>(result->bytes().data()));
 }
 
 namespace {
@@ -57,6 +37,8 @@ void set_longest(const Case& c, Attention& a) {
   a.max_seqlen_q = std::max<std::int64_t>(problem.max_seqlen_q, 1);  // 0 would be: unknown
   a.max_seqlen_k = std::max<std::int64_t>(problem.max_seqlen_k, 1);
 }
+
+}  // namespace
 
 Outcome run_on_gpu(Case& c, const TestStream& stream) {
   Outcome outcome;
@@ -74,7 +56,10 @@ Outcome run_on_gpu(Case& c, const TestStream& stream) {
   return outcome;
 }
 
-}  // namespace
+Outcome run_on_gpu(Case& c) {
+  use_gpu();
+  return run_on_gpu(c, TestStream());
+}
 
 std::vector<std::string> check_on_gpu(Case& c, const TestStream& stream) {
   const Outcome outcome = run_guarded(c, Pass::forward, [&](const Attention&, Pass) { return run_on_gpu(c, stream); });

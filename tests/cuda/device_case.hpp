@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "cuda/device_image.hpp"
 #include "cuda/gpu.hpp"
-#include "onchip/gpu.hpp"
 #include "support/case.hpp"
+#include "support/run.hpp"
 
 namespace onchip::test {
 
@@ -22,16 +23,13 @@ class DeviceCase {
   void read_results();
 
  private:
-  struct Copy {
-    const TensorBuffer* host;
-    DeviceMemory memory;
-  };
-  void copy(const TensorBuffer& buffer);
-  Tensor moved(Tensor view) const;
-
   Case& case_;
-  std::vector<Copy> copies_;
+  DeviceImage image_;
 };
+
+/// Runs the forward pass on the GPU through the public interface, on a stream of its own where none is given.
+Outcome run_on_gpu(Case& c, const TestStream& stream);
+Outcome run_on_gpu(Case& c);
 
 /// Runs the forward pass on the GPU through the public interface and holds the results against the reference. One line
 /// for each failure.

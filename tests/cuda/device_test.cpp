@@ -112,6 +112,77 @@ TEST(GpuLengths, LongOnesHoldTheErrorBound) {
   });
 }
 
+TEST(GpuLengths, LongQueriesHoldTheErrorBound) {
+  ONCHIP_SKIP_WITHOUT_GPU();
+  constexpr std::int64_t kLengths[] = {4095, 4099};
+  for_each_on_gpu(4, [&](int index, const TestStream& stream) {
+    Case c = make_case({index % 2 ? DType::f16 : DType::bf16, 1, kLengths[index / 2], 1013, 1, 1, 64, 64});
+    c.options.causal = index % 2 == 1;
+    expect_right(c, stream);
+  });
+}
+
+/// Few queries over many keys, whose range is split: with every number of rows that changes the tile.
+TEST(GpuSplits, HoldTheErrorBound) {
+  ONCHIP_SKIP_WITHOUT_GPU();
+  struct Setup {
+    DType type;
+    std::int64_t queries, keys, heads, kv_heads, d, dv;
+  };
+  std::vector<Setup> setups;
+  for (const DType type : {DType::bf16, DType::f16, DType::f32})
+    for (const auto& [d, dv] :
+         {std::pair<std::int64_t, std::int64_t>{64, 64}, {128, 128}, {96, 40}, {256, 256}, {576, 512}})
+      for (const auto& [queries, heads] :
+           {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 8}, {5, 4}, {17, 2}, {40, 1}, {130, 1}})
+        setups.push_back({type, queries, 2053, heads, 1, d, dv});
+  for_each_on_gpu(static_cast<int>(setups.size()), [&](int index, const TestStream& stream) {
+    const Setup& s = setups[static_cast<std::size_t>(index)];
+    Case c =
+        make_case({s.type, 1, s.queries, s.keys, s.heads, s.kv_heads, s.d, s.dv}, static_cast<std::uint64_t>(index));
+    c.options.causal = index % 2 == 1;
+    if (index % 3 == 1) c.options.window_left = 700;
+    if (index % 5 == 1) {
+      c.sink = TensorBuffer(DType::f32, {s.heads});
+      c.sink.fill([] { return 1.5; });
+    }
+    DeviceCase device(c);
+    const Plan planned = plan(device.args(stream), Pass::forward);
+    EXPECT_GT(planned.tile.num_splits, 1);
+    EXPECT_GT(planned.workspace_bytes, 0u);
+    expect_right(c, stream);
+  });
+}
+
+/// A query head of its own for each of many sequences gets the same bits alone, as its split does not depend on them.
+TEST(GpuSplits, OfFixedSizeDoNotDependOnTheBatch) {
+  ONCHIP_SKIP_WITHOUT_GPU();
+  use_gpu();
+  const TestStream stream;
+  Case all = make_case({DType::bf16, 50, 1, 5000, 8, 2, 128, 128});
+  all.options.batch_invariant = true;
+  const auto run = [&](Case& c) {
+    const Outcome outcome = run_on_gpu(c, stream);
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.plan.tile.split_size, 2048);
+  };
+  run(all);
+  Case one = make_case({DType::bf16, 1, 1, 5000, 8, 2, 128, 128});
+  one.options.batch_invariant = true;
+  for (const std::size_t sequence : {0, 17, 49}) {
+    for (TensorBuffer Case::*tensor : {&Case::q, &Case::k, &Case::v}) {
+      const std::vector<double> values = (all.*tensor).values();
+      const auto size = static_cast<std::ptrdiff_t>(values.size() / 50);
+      const auto begin = values.begin() + static_cast<std::ptrdiff_t>(sequence) * size;
+      (one.*tensor).assign({begin, begin + size});
+    }
+    run(one);
+    const std::vector<double> want = all.o.values(), got = one.o.values();
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin() + static_cast<std::ptrdiff_t>(sequence * got.size())))
+        << sequence;
+  }
+}
+
 TEST(GpuHeadDims, AnySizeHoldsTheErrorBound) {
   ONCHIP_SKIP_WITHOUT_GPU();
   constexpr std::pair<std::int64_t, std::int64_t> kDims[] = {
@@ -205,16 +276,14 @@ TEST(GpuLargeTensor, OffsetsBeyondThirtyOneBits) {
   }
 }
 
-TEST(GpuRepeats, AThousandRunsGiveTheSameBits) {
-  ONCHIP_SKIP_WITHOUT_GPU();
+/// The results of `runs` calls have the same bits.
+void expect_repeatable(Case c, int runs) {
   use_gpu();
   const TestStream stream;
-  Case c = make_case({DType::bf16, 2, 300, 700, 4, 2, 64, 64});
-  c.options.causal = true;
   DeviceCase device(c);
   const Attention args = device.args(stream);
   std::vector<std::byte> first;
-  for (int n = 0; n < 1000; ++n) {
+  for (int n = 0; n < runs; ++n) {
     forward(args);
     stream.wait();
     device.read_results();
@@ -223,12 +292,18 @@ TEST(GpuRepeats, AThousandRunsGiveTheSameBits) {
   }
 }
 
-TEST(GpuGraph, ACapturedCallReplays) {
+TEST(GpuRepeats, AThousandRunsGiveTheSameBits) {
   ONCHIP_SKIP_WITHOUT_GPU();
+  Case c = make_case({DType::bf16, 2, 300, 700, 4, 2, 64, 64});
+  c.options.causal = true;
+  expect_repeatable(c, 1000);
+  expect_repeatable(make_case({DType::bf16, 2, 1, 9000, 8, 2, 128, 128}), 1000);
+}
+
+void expect_replays(Case c) {
   use_gpu();
   const TestDriver& driver = *test_driver();
   const TestStream stream;
-  Case c = make_case({DType::bf16, 1, 200, 300, 2, 2, 64, 64});
   DeviceCase device(c);
   const Attention args = device.args(stream);
   forward(args);
@@ -252,6 +327,13 @@ TEST(GpuGraph, ACapturedCallReplays) {
   }
   driver.cuGraphExecDestroy(exec);
   driver.cuGraphDestroy(graph);
+}
+
+/// With splits the call allocates its workspace in the graph, too.
+TEST(GpuGraph, ACapturedCallReplays) {
+  ONCHIP_SKIP_WITHOUT_GPU();
+  expect_replays(make_case({DType::bf16, 1, 200, 300, 2, 2, 64, 64}));
+  expect_replays(make_case({DType::bf16, 1, 1, 9000, 8, 2, 128, 128}));
 }
 
 TEST(GpuStreams, TwoAtOnceDoNotDisturbEachOther) {

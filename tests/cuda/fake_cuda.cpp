@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cuda/host/driver_api.hpp"
+
 namespace {
 
 onchip::test::FakeState g_state;
@@ -128,7 +130,7 @@ FAKE int cuCtxSynchronize() {
 }
 FAKE int cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
   FAIL_IF_ASKED();
-  *pointer = reinterpret_cast<unsigned long long>(std::malloc(bytes));
+  *pointer = reinterpret_cast<unsigned long long>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
   ++g_state.allocations;
   return 0;
 }
@@ -137,6 +139,11 @@ FAKE int cuMemFree_v2(unsigned long long pointer) {
   --g_state.allocations;
   return 0;
 }
+FAKE int cuMemAllocAsync(unsigned long long* pointer, std::size_t bytes, void*) {
+  FAIL_IF_ASKED();
+  return cuMemAlloc_v2(pointer, bytes);
+}
+FAKE int cuMemFreeAsync(unsigned long long pointer, void*) { return cuMemFree_v2(pointer); }
 FAKE int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) {
   FAIL_IF_ASKED();
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
@@ -184,6 +191,12 @@ FAKE int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsign
   last.parameters = parameters[0];
   ++g_state.launches;
   return 0;
+}
+
+FAKE int cuLaunchKernelEx(const onchip::cuda::LaunchConfig* config, void* function, void** parameters, void** extra) {
+  FAIL_IF_ASKED();
+  return cuLaunchKernel(function, config->grid_x, config->grid_y, config->grid_z, config->block_x, config->block_y,
+                        config->block_z, config->shared_bytes, config->stream, parameters, extra);
 }
 
 FAKE int nvrtcVersion(int* major, int* minor) {

@@ -59,6 +59,79 @@ TEST_F(Launch, LaunchesWhatWasPlanned) {
   EXPECT_EQ(fake->context_depth, 0) << "the context that was current is not current again";
 }
 
+/// What is read from DRAM depends on the GPU's L2, not on the host's caches.
+TEST_F(Launch, PredictsTrafficOfTheGpu) {
+  Attention a = problem();
+  for (Tensor* tensor : {&a.q, &a.k, &a.v, &a.o}) *tensor = contiguous(tensor->data, DType::bf16, {1, 8192, 16, 128});
+  const double tensor_bytes = 8192.0 * 16 * 128 * 2;
+  const Prediction fits = plan(a, Pass::forward).predicted;
+  EXPECT_DOUBLE_EQ(fits.main_memory_read_bytes, 3 * tensor_bytes)
+      << "the keys and values of the heads at work stay in L2";
+  EXPECT_DOUBLE_EQ(fits.main_memory_write_bytes, tensor_bytes + 8192 * 16 * 4) << "o and lse";
+}
+
+/// Few queries over many keys: the plan says the splits and the memory for their results.
+TEST_F(Launch, SplitsKeysWhereQueriesAreFew) {
+  Attention a = problem();
+  a.q = contiguous(device_address(1), DType::bf16, {1, 1, 32, 128});
+  a.k = contiguous(device_address(2), DType::bf16, {1, 4096, 8, 128});
+  a.v = contiguous(device_address(3), DType::bf16, {1, 4096, 8, 128});
+  a.o = contiguous(device_address(4), DType::bf16, {1, 1, 32, 128});
+  const Plan planned = plan(a, Pass::forward);
+  EXPECT_EQ(planned.tile.tile_m, 16);
+  EXPECT_EQ(planned.tile.num_splits, 32);
+  EXPECT_EQ(planned.tile.heads_per_tile, 4);
+  EXPECT_EQ(planned.workspace_bytes, 32u * 32 * (128 * 4 + 8));
+  forward(a);
+  EXPECT_EQ(fake->launches, 2);
+  EXPECT_EQ(fake->allocations, 0) << "the workspace of the call is freed";
+  EXPECT_STREQ(fake->last.kernel, "combine_splits_bf16");
+  EXPECT_EQ(fake->last.grid[0], 32u);
+  a.batch_invariant = true;
+  EXPECT_EQ(plan(a, Pass::forward).tile.split_size, 2048);
+}
+
+/// A step of generation: the append, the attention, the merging of its splits. Nothing of device memory is looked at.
+TEST_F(Launch, DecodesInDeviceMemory) {
+  Decode step;
+  Attention& a = step.attention;
+  a.q = contiguous(device_address(1), DType::bf16, {2, 1, 8, 64});
+  a.k = contiguous(device_address(2), DType::bf16, {2, 4096, 2, 64});
+  a.v = contiguous(device_address(3), DType::bf16, {2, 4096, 2, 64});
+  a.o = contiguous(device_address(4), DType::bf16, {2, 1, 8, 64});
+  a.seqused_k = contiguous(device_address(5), DType::i32, {2});
+  step.k_new = step.v_new = contiguous(device_address(6), DType::bf16, {2, 1, 2, 64});
+  step.rotary.cos = step.rotary.sin = contiguous(device_address(7), DType::f32, {5000, 32});
+  a.device = 0;
+  const Plan planned = plan(step);
+  EXPECT_EQ(planned.implementation, "cuda_portable_forward");
+  decode(step);
+  EXPECT_EQ(fake->launches, 3);
+  EXPECT_EQ(fake->allocations, 0);
+}
+
+TEST_F(Launch, MergesInDeviceMemory) {
+  const Tensor o = contiguous(device_address(1), DType::bf16, {2, 1, 8, 64});
+  const Tensor lse = contiguous(device_address(2), DType::f32, {2, 8, 1});
+  merge_on_device(std::vector{o, o}, std::vector{lse, lse}, o, lse, 0);
+  EXPECT_STREQ(fake->last.kernel, "merge_parts");
+  EXPECT_EQ(fake->last.grid[0], 4u);
+}
+
+/// What has no implementation on a GPU says so before it touches a tensor.
+TEST_F(Launch, RefusesTheBackwardPass) {
+  Attention a = problem();
+  a.lse = contiguous(device_address(5), DType::f32, {2, 4, 300});
+  a.dout = a.o, a.dq = a.q;
+  try {
+    backward(a);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the tensors are in the memory of CUDA device 0"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(Launch, CompilesOnceAProcess) {
   for (int n = 0; n < 3; ++n) forward(problem());
   EXPECT_EQ(fake->launches, 3);

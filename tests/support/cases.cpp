@@ -1,5 +1,6 @@
 #include "support/cases.hpp"
 
+#include "cuda/device_case.hpp"
 #include "support/run.hpp"
 
 namespace onchip::test {
@@ -21,7 +22,9 @@ std::string run_passes(Case& c, Backend backend) {
   c.options.backend = backend;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && !c.gradients()) break;
-    const Outcome outcome = run_guarded(c, pass, run_public);
+    const Outcome outcome = run_guarded(c, pass, [&](const Attention& args, Pass of) {
+      return backend == Backend::cuda ? run_on_gpu(c) : run_public(args, of);
+    });
     if (!outcome.error.empty()) return outcome.error;
   }
   return "";

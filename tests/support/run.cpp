@@ -91,7 +91,10 @@ bool has_backend(Backend backend, Pass pass) {
 }
 
 const char* backend_name(Backend backend) {
-  return backend == Backend::cpu ? "cpu" : backend == Backend::standard ? "standard" : "other";
+  return backend == Backend::cpu        ? "cpu"
+         : backend == Backend::standard ? "standard"
+         : backend == Backend::cuda     ? "cuda"
+                                        : "other";
 }
 
 }  // namespace onchip::test

@@ -26,6 +26,27 @@ constexpr int kAttributeSharedBytesPerBlock = 97;  // opt-in
 
 constexpr int kFunctionMaxDynamicSharedBytes = 8;
 
+/// CUlaunchAttribute; the kernel may begin before the one before it in the stream has ended.
+constexpr int kLaunchProgrammaticSerialization = 6;
+struct LaunchAttribute {
+  int id;
+  char padding[4];
+  union {
+    int allowed;
+    char bytes[64];
+  } value;
+};
+
+/// CUlaunchConfig
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z;
+  unsigned block_x, block_y, block_z;
+  unsigned shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned num_attributes;
+};
+
 // X(name, result, parameters…)
 #define ONCHIP_DRIVER_ENTRIES(X)                                                                                   \
   X(cuInit, DriverResult, unsigned flags)                                                                          \
@@ -43,6 +64,8 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
   X(cuCtxSynchronize, DriverResult)                                                                                \
   X(cuMemAlloc_v2, DriverResult, DevicePointer* pointer, std::size_t bytes)                                        \
   X(cuMemFree_v2, DriverResult, DevicePointer pointer)                                                             \
+  X(cuMemAllocAsync, DriverResult, DevicePointer* pointer, std::size_t bytes, Stream stream)                       \
+  X(cuMemFreeAsync, DriverResult, DevicePointer pointer, Stream stream)                                            \
   X(cuMemcpyHtoD_v2, DriverResult, DevicePointer to, const void* from, std::size_t bytes)                          \
   X(cuMemcpyDtoH_v2, DriverResult, void* to, DevicePointer from, std::size_t bytes)                                \
   X(cuModuleLoadData, DriverResult, Module* module, const void* image)                                             \
@@ -51,6 +74,7 @@ constexpr int kFunctionMaxDynamicSharedBytes = 8;
   X(cuFuncSetAttribute, DriverResult, Function function, int attribute, int value)                                 \
   X(cuLaunchKernel, DriverResult, Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,            \
     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, \
-    void** extra)
+    void** extra)                                                                                                  \
+  X(cuLaunchKernelEx, DriverResult, const LaunchConfig* config, Function function, void** parameters, void** extra)
 
 }  // namespace onchip::cuda

@@ -92,12 +92,15 @@ std::vector<CompiledKernel> compile(const Attention& args, Pass pass, const std:
   cuda::PortableTarget target;
   check(cuda::portable_target(arch, target));
   check(cuda::nvrtc_in_use().status);
-  const cuda::KernelRequest request = cuda::portable_request(cuda::portable_config(problem, target), arch);
-  cuda::Compilation compilation;
-  check(cuda::compile_kernel(cuda::nvrtc_in_use().nvrtc, request, compilation));
-  const cuda::CubinKey key = cuda::prepared_key(request);
-  check(cuda::write_cubin(folder, key, compilation.cubin));
-  return {{request.name, folder + "/" + key.file_name(), cuda::complaints(compilation.log)}};
+  std::vector<CompiledKernel> made;
+  for (const cuda::KernelRequest& request : cuda::portable_requests(problem, target, arch)) {
+    cuda::Compilation compilation;
+    check(cuda::compile_kernel(cuda::nvrtc_in_use().nvrtc, request, compilation));
+    const cuda::CubinKey key = cuda::prepared_key(request);
+    check(cuda::write_cubin(folder, key, compilation.cubin));
+    made.push_back({request.name, folder + "/" + key.file_name(), cuda::complaints(compilation.log)});
+  }
+  return made;
 }
 
 }  // namespace onchip

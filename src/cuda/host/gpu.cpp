@@ -4,6 +4,8 @@
 #include <memory>
 #include <mutex>
 
+#include "cuda/implementations.hpp"
+
 namespace onchip::cuda {
 namespace {
 
@@ -31,6 +33,7 @@ Status open_gpu(const Driver& driver, int ordinal, Gpu& gpu) {
   for (const auto& [attribute, value] : attributes)
     ONCHIP_DRIVER_CALL(driver, cuDeviceGetAttribute, value, attribute, gpu.device);
   gpu.capability = major * 10 + minor;
+  gpu.machine = model::gpu_machine(gpu.name, gpu.multiprocessors, gpu.shared_bytes_per_block, gpu.l2_bytes);
   ONCHIP_DRIVER_CALL(driver, cuDevicePrimaryCtxRetain, &gpu.context, gpu.device);
   return {};
 }
@@ -51,6 +54,18 @@ Status find_gpu(const Driver& driver, int ordinal, const Gpu*& gpu) {
   }
   gpu = known.get();
   return {};
+}
+
+Status gpu_of(const Problem& problem, const Gpu*& gpu) {
+  const DriverInUse& opened = driver_in_use();
+  ONCHIP_RETURN_IF_ERROR(opened.status);
+  return find_gpu(opened.driver, problem.args.device, gpu);
+}
+
+const model::Machine& machine_of(const Problem& problem) {
+  static const model::Machine none = model::gpu_machine("unknown", 1, 0, 0);
+  const Gpu* gpu = nullptr;
+  return gpu_of(problem, gpu).ok() && gpu != nullptr ? gpu->machine : none;
 }
 
 Status check_capability(const Gpu& gpu) {

@@ -3,8 +3,10 @@
 
 #include <string>
 
+#include "core/problem.hpp"
 #include "core/status.hpp"
 #include "cuda/host/driver.hpp"
+#include "model/machine.hpp"
 
 namespace onchip::cuda {
 
@@ -18,6 +20,7 @@ struct Gpu {
   int l2_bytes = 0;
   int shared_bytes_per_block = 0;
   int shared_bytes_per_multiprocessor = 0;
+  model::Machine machine;  // for the traffic model
 
   /// The architecture that kernels are compiled for, with its special instructions where it has some: "sm_90a".
   std::string arch() const;
@@ -25,6 +28,9 @@ struct Gpu {
 
 /// The machine's GPU with this ordinal; opened once. The driver must be there.
 Status find_gpu(const Driver& driver, int ordinal, const Gpu*& gpu);
+
+/// The GPU that holds the problem's tensors.
+Status gpu_of(const Problem& problem, const Gpu*& gpu);
 
 /// Whether kernels of the library run on it.
 Status check_capability(const Gpu& gpu);

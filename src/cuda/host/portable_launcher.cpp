@@ -1,26 +1,13 @@
 // The portable forward kernel as an implementation.
-#include <string_view>
-#include <type_traits>
-
-#include "cuda/host/gpu.hpp"
-#include "cuda/host/kernel_loader.hpp"
+#include "cuda/host/launch.hpp"
 #include "cuda/host/portable_plan.hpp"
 #include "cuda/implementations.hpp"
+#include "cuda/shared/portable_config.hpp"
 
 namespace onchip::cuda {
 namespace {
 
-// Its bytes are the identity of a loaded kernel: no padding, whose content would be anything.
-static_assert(std::has_unique_object_representations_v<PortableConfig>);
-
-/// The GPU that holds the problem's tensors.
-Status gpu_of(const Problem& problem, const Gpu*& gpu) {
-  const DriverInUse& opened = driver_in_use();
-  ONCHIP_RETURN_IF_ERROR(opened.status);
-  return find_gpu(opened.driver, problem.args.device, gpu);
-}
-
-PortableTarget target_of(const Gpu& gpu) { return {gpu.shared_bytes_per_block}; }
+PortableTarget target_of(const Gpu& gpu) { return {gpu.shared_bytes_per_block, gpu.multiprocessors}; }
 
 std::optional<std::string> reject(const Problem& problem) {
   if (problem.args.device < 0) return "the tensors are in host memory (device is −1)";
@@ -28,7 +15,7 @@ std::optional<std::string> reject(const Problem& problem) {
   const Gpu* gpu = nullptr;
   if (const Status status = gpu_of(problem, gpu); !status.ok()) return status.message();
   if (const Status status = check_capability(*gpu); !status.ok()) return status.message();
-  const PortableConfig config = portable_config(problem, target_of(*gpu));
+  const PortableConfig config = portable_plan(problem, target_of(*gpu)).config;
   if (config.shared_bytes() > gpu->shared_bytes_per_block)
     return fmt::format("needs {} bytes of shared memory, {} has {}", config.shared_bytes(), gpu->name,
                        gpu->shared_bytes_per_block);
@@ -38,34 +25,35 @@ std::optional<std::string> reject(const Problem& problem) {
 void configure(const Problem& problem, Plan& plan) {
   const Gpu* gpu = nullptr;
   if (!gpu_of(problem, gpu).ok() || gpu == nullptr) return;
-  const PortableConfig config = portable_config(problem, target_of(*gpu));
-  plan.tile.tile_m = config.tile_m;
-  plan.tile.tile_n = config.tile_n;
+  const PortablePlan planned = portable_plan(problem, target_of(*gpu));
+  plan.tile.tile_m = planned.config.tile_m;
+  plan.tile.tile_n = planned.config.tile_n;
+  plan.tile.num_splits = planned.num_splits;
+  plan.tile.split_size = planned.split_size;
+  plan.tile.heads_per_tile = planned.config.heads_per_tile;
   plan.num_threads = 1;
-  plan.workspace_bytes = 0;
+  plan.workspace_bytes = portable_workspace_bytes(problem, planned);
 }
 
-Status run(const Problem& problem, const Plan&, std::span<std::byte>) {
-  const Driver& driver = driver_in_use().driver;
-  const Gpu* gpu = nullptr;
-  ONCHIP_RETURN_IF_ERROR(gpu_of(problem, gpu));
-  // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): without an error there is a GPU
-  const PortableConfig config = portable_config(problem, target_of(*gpu));
-  PortableLaunch launch = portable_launch(problem, config, gpu->l2_bytes);
-  if (launch.grid_x == 0) return {};
+Status launch_combine(LaunchSite& site, const Problem& problem, const PortablePlan& plan, std::byte* workspace) {
+  const Element o_type = output_element(problem);
+  CombineParams params = combine_params(problem, plan, workspace);
+  return site.launch(
+      bytes_of(o_type), [&] { return combine_request(o_type, site.gpu().arch()); },
+      {params.rows, 1, kCombineThreads, 0, true}, params);
+}
 
-  CurrentGpu current(driver);
-  ONCHIP_RETURN_IF_ERROR(current.enter(*gpu));
-  Function function = nullptr;
-  const std::string_view identity(reinterpret_cast<const char*>(&config), sizeof config);
-  ONCHIP_RETURN_IF_ERROR(find_kernel(
-      driver, *gpu, identity, config.shared_bytes(), [&] { return portable_request(config, gpu->arch()); }, function));
-  void* parameters[] = {&launch.params};
-  ONCHIP_DRIVER_CALL(driver, cuLaunchKernel, function, static_cast<unsigned>(launch.grid_x),
-                     static_cast<unsigned>(launch.grid_y), 1, static_cast<unsigned>(config.threads()), 1, 1,
-                     static_cast<unsigned>(config.shared_bytes()), static_cast<Stream>(problem.args.stream), parameters,
-                     nullptr);
-  return {};
+Status run(const Problem& problem, const Plan&, std::span<std::byte> workspace) {
+  LaunchSite site(driver_in_use().driver, problem.args.stream);
+  ONCHIP_RETURN_IF_ERROR(site.enter(problem.args.device));
+  const PortablePlan plan = portable_plan(problem, target_of(site.gpu()));
+  const PortableConfig& config = plan.config;
+  PortableLaunch launch = portable_launch(problem, plan, site.gpu().l2_bytes, workspace.data());
+  if (launch.grid_x == 0) return {};
+  ONCHIP_RETURN_IF_ERROR(site.launch(
+      bytes_of(config), [&] { return portable_request(config, site.gpu().arch()); },
+      {launch.grid_x, launch.grid_y, config.threads(), config.shared_bytes()}, launch.params));
+  return plan.num_splits > 1 ? launch_combine(site, problem, plan, workspace.data()) : Status{};
 }
 
 }  // namespace

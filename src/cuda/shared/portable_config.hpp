@@ -3,29 +3,15 @@
 
 #include <cstdint>
 
+#include "cuda/shared/element.hpp"
+
 namespace onchip::cuda {
-
-enum class Element { none, f32, bf16, f16, e4m3, e5m2, i8 };
-
-constexpr int element_bytes(Element element) {
-  switch (element) {
-    case Element::f32:
-      return 4;
-    case Element::bf16:
-    case Element::f16:
-      return 2;
-    case Element::e4m3:
-    case Element::e5m2:
-    case Element::i8:
-      return 1;
-    case Element::none:
-      break;
-  }
-  return 0;
-}
 
 /// How the two products are computed. Accumulators are f32 always.
 enum class Math { bf16, f16, tf32, f32 };
+
+/// What a CTA writes: rows of o and lse, or, of one split of the keys, their sums and the states to merge them by.
+enum class Output { whole, partial };
 
 constexpr int pad_to(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -36,6 +22,7 @@ struct PortableConfig {
   Element o_type = Element::bf16;
   Element bias_type = Element::none;
   Math math = Math::bf16;
+  Output output = Output::whole;
 
   int head_dim = 0;        // of q and k
   int head_dim_v = 0;      // columns of v that one CTA computes
@@ -43,6 +30,8 @@ struct PortableConfig {
   int tile_m = 0;          // query rows of a CTA
   int tile_n = 0;          // keys of a step
   int warps = 0;
+  int key_warps = 1;    // warps that share rows; each takes its part of a step's keys, and they merge at the end
+  int num_stages = 1;   // 1: k and v of a step are loaded in turns; more: whole steps ahead
   int ctas_per_sm = 1;  // that registers must leave room for
 
   // Bytes that rows of each tensor can be moved in: the largest power of two up to 16 that divides addresses and sizes.
@@ -66,7 +55,8 @@ struct PortableConfig {
   bool v_token_scale = false;
 
   constexpr int threads() const { return warps * 32; }
-  constexpr int rows_per_warp() const { return tile_m / warps; }
+  constexpr int rows_per_warp() const { return tile_m / (warps / key_warps); }
+  constexpr int keys_per_warp() const { return tile_n / key_warps; }
   constexpr int padded_head_dim() const { return pad_to(head_dim, 16); }
   constexpr int padded_head_dim_v() const { return pad_to(head_dim_v, 16); }
   constexpr int num_chunks() const { return (padded_head_dim() + head_dim_chunk - 1) / head_dim_chunk; }
@@ -89,12 +79,31 @@ struct PortableConfig {
   constexpr int v_row_bytes() const { return padded_head_dim_v() * element_bytes(compute_type()) + 16; }
   constexpr int o_row_bytes() const { return padded_head_dim_v() * element_bytes(o_type) + 16; }
 
+  /// k and v of 8 bits arrive in shared memory as they are stored, asynchronously, and are converted there. Rows that
+  /// are not aligned to 4 bytes, and chunks, pass through registers instead.
+  constexpr bool converts_in_shared() const {
+    return element_bytes(kv_type) == 1 && k_copy_bytes >= 4 && v_copy_bytes >= 4 && num_chunks() == 1;
+  }
+  constexpr int stored_k_row_bytes() const { return converts_in_shared() ? padded_head_dim() + 16 : qk_row_bytes(); }
+  constexpr int stored_v_row_bytes() const { return converts_in_shared() ? padded_head_dim_v() + 16 : v_row_bytes(); }
+
+  // Shared memory: q; where they are converted, k and v of the step at work; the stages of k and v. At the end, in the
+  // same place: partial sums and states of the warps that share rows; the tile of o.
   constexpr int k_offset() const { return tile_m * qk_row_bytes(); }
   constexpr int v_offset() const { return k_offset() + tile_n * qk_row_bytes(); }
-  /// q, k and v; the output tile takes their place at the end.
+  constexpr int stages_offset() const {
+    return converts_in_shared() ? v_offset() + tile_n * v_row_bytes() : k_offset();
+  }
+  constexpr int stage_bytes() const { return tile_n * (stored_k_row_bytes() + stored_v_row_bytes()); }
+  constexpr int stage_k_offset(int stage) const { return stages_offset() + stage * stage_bytes(); }
+  constexpr int stage_v_offset(int stage) const { return stage_k_offset(stage) + tile_n * stored_k_row_bytes(); }
+
+  constexpr int states_offset() const { return key_warps > 1 ? key_warps * tile_m * padded_head_dim_v() * 4 : 0; }
+  constexpr int o_offset() const { return states_offset() + (key_warps > 1 ? key_warps * tile_m * 8 : 0); }
+
   constexpr int shared_bytes() const {
-    const int inputs = v_offset() + tile_n * v_row_bytes();
-    const int outputs = tile_m * o_row_bytes();
+    const int inputs = stage_k_offset(num_stages);
+    const int outputs = o_offset() + tile_m * o_row_bytes();
     return inputs > outputs ? inputs : outputs;
   }
 };

@@ -3,19 +3,9 @@
 
 #include <cstdint>
 
+#include "cuda/shared/row_layout.hpp"
+
 namespace onchip::cuda {
-
-/// Where row `row` of head `head` of sequence `batch` lies (of page `batch` when paged). Strides are 0 where a
-/// dimension is broadcast or, for batch, packed.
-struct RowLayout {
-  std::int64_t batch_bytes;
-  std::int64_t row_bytes;
-  std::int64_t head_bytes;
-
-  constexpr std::int64_t offset(std::int64_t batch, std::int64_t row, std::int64_t head) const {
-    return batch * batch_bytes + row * row_bytes + head * head_bytes;
-  }
-};
 
 struct PortableParams {
   const char* q;
@@ -53,6 +43,28 @@ struct PortableParams {
   std::int32_t m_blocks;    // of one sequence; packed: of all of them
   std::int32_t head_tiles;  // tiles along the heads
   std::int32_t l2_group;    // (sequence, head tile) pairs that run together
+
+  // Splits of the keys: see split.hpp. o and lse are then of f32 and of RowState, for each split anew.
+  std::int32_t num_splits;
+  std::int32_t split_size;  // keys; 0: equal parts of what a tile sees
+  std::int64_t split_o_bytes, split_state_bytes;
+};
+
+/// Parameters of the kernel that merges splits. Row t · heads + h of every part is query t (counted over all sequences)
+/// of head h.
+struct CombineParams {
+  const char* partial_o;  // f32 [num_splits, rows, padded_head_dim_v]
+  const char* states;     // RowState [num_splits, rows]
+  const char* sink;       // null: none
+  char* o;
+  char* lse;  // null: not wanted
+  RowLayout o_layout, lse_layout, sink_layout;
+  std::int64_t rows;
+  std::int64_t seqlen_q;  // of every sequence; packed: all queries
+  std::int32_t num_heads;
+  std::int32_t num_splits;
+  std::int32_t head_dim_v;
+  std::int32_t padded_head_dim_v;  // a multiple of 4
 };
 
 }  // namespace onchip::cuda

@@ -21,25 +21,27 @@ __forceinline__ void store_unit(char* target, const char* s_source) {
     *reinterpret_cast<std::uint16_t*>(target) = *reinterpret_cast<const std::uint16_t*>(s_source);
 }
 
-/// acc_o, each row times factor[row], rounded to the output type, into the tile s_o.
+/// Two neighbours of a row of the tile s_o, rounded to the output type.
+template <PortableConfig kConfig>
+__forceinline__ void stage_pair(char* s_o, int row, int column, float low, float high) {
+  char* target = s_o + row * kConfig.o_row_bytes() + column * element_bytes(kConfig.o_type);
+  if constexpr (kConfig.o_type == Element::f32)
+    *reinterpret_cast<float2*>(target) = make_float2(low, high);
+  else
+    *reinterpret_cast<std::uint32_t*>(target) = pack<kConfig.o_type>(low, high);
+}
+
+/// acc_o, each row times factor[row], into the tile s_o.
 template <PortableConfig kConfig, int kValueTiles>
 __forceinline__ void stage_output(char* s_o, const float (&acc_o)[Scores<kConfig>::kRowTiles][kValueTiles][4],
                                   const float (&factor)[Scores<kConfig>::kRows]) {
   const int thread = fresh_thread_index();
 #pragma unroll
-  for (int r = 0; r < Scores<kConfig>::kRows; ++r) {
-    char* row = s_o + Scores<kConfig>::tile_row(thread, r) * kConfig.o_row_bytes();
+  for (int r = 0; r < Scores<kConfig>::kRows; ++r)
 #pragma unroll
-    for (int n = 0; n < kValueTiles; ++n) {
-      const float low = acc_o[r / 2][n][r % 2 * 2] * factor[r];
-      const float high = acc_o[r / 2][n][r % 2 * 2 + 1] * factor[r];
-      const int column = Scores<kConfig>::tile_column(thread, n, 0);
-      if constexpr (kConfig.o_type == Element::f32)
-        *reinterpret_cast<float2*>(row + column * 4) = make_float2(low, high);
-      else
-        *reinterpret_cast<std::uint32_t*>(row + column * 2) = pack<kConfig.o_type>(low, high);
-    }
-  }
+    for (int n = 0; n < kValueTiles; ++n)
+      stage_pair<kConfig>(s_o, Scores<kConfig>::tile_row(thread, r), Scores<kConfig>::tile_column(thread, n, 0),
+                          acc_o[r / 2][n][r % 2 * 2] * factor[r], acc_o[r / 2][n][r % 2 * 2 + 1] * factor[r]);
 }
 
 /// The staged tile's rows and first num_columns columns to where `rows` says.

@@ -32,8 +32,9 @@ class NotFinite {
   static __forceinline__ void add_and_clear(float (&acc_o)[Scores<kConfig>::kRowTiles][kValueTiles][4], char* s_v,
                                             const Scores<kConfig>& scores, std::int32_t first_key) {
     const int thread = fresh_thread_index();
+    const int first = Scores<kConfig>::first_warp_key(thread);
 #pragma unroll 1
-    for (int j = 0; j < kConfig.tile_n; ++j) {
+    for (int j = first; j < first + kConfig.keys_per_warp(); ++j) {
       unsigned visible = 0;
 #pragma unroll
       for (int r = 0; r < Scores<kConfig>::kRows; ++r)

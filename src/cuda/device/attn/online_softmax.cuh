@@ -6,7 +6,7 @@
 // kLazy false it does at once: no branch, in which the compiler would not mix the rescaling with other work.
 #pragma once
 
-#include "cuda/device/ptx/math.cuh"
+#include "cuda/device/attn/row_state.cuh"
 
 namespace onchip::cuda {
 
@@ -24,22 +24,14 @@ class OnlineSoftmax {
   /// Turns scores into weights relative to the reference, and keeps acc_o relative to it.
   template <int kColTiles, int kValueTiles>
   __forceinline__ void step(float (&acc_s)[kRowTiles][kColTiles][4], float (&acc_o)[kRowTiles][kValueTiles][4]) {
-    if constexpr (!kLazy) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        raise_reference(r, row_largest(acc_s, r), acc_o);
-        weigh(acc_s, r);
-      }
-      return;
-    }
     float largest[kRows];
     bool risen = false;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       largest[r] = row_largest(acc_s, r);
-      risen = risen || (largest[r] - reference_[r]) * factor_ > kSlack;
+      risen = risen || has_risen(r, largest[r]);
     }
-    if (__any_sync(0xFFFFFFFF, risen)) {
+    if (!kLazy || __any_sync(0xFFFFFFFF, risen)) {
 #pragma unroll
       for (int r = 0; r < kRows; ++r) raise_reference(r, largest[r], acc_o);
     }
@@ -47,16 +39,8 @@ class OnlineSoftmax {
     for (int r = 0; r < kRows; ++r) weigh(acc_s, r);
   }
 
-  /// Closes row r, which has one more logit `sink` (an exponent of 2; −∞: none) without a value. Returns what acc_o is
-  /// to be multiplied by; `lse` is the logarithm of the denominator. All lanes of the quad must call.
-  __forceinline__ float close(int r, float sink, float& lse) {
-    const float largest = fmaxf(reference_[r] * factor_, sink);
-    const float reference = largest == -kInfinity ? 0.0f : largest;
-    const float rescale = exp2_approx(reference_[r] * factor_ - reference);
-    const float sum = quad_sum(row_sum_[r]) * rescale + exp2_approx(sink - reference);
-    lse = sum == 0.0f ? -kInfinity : kLn2 * (reference + log2_approx(sum));
-    return sum == 0.0f ? 0.0f : rescale / sum;
-  }
+  /// Row r so far. All lanes of the quad must call.
+  __forceinline__ RowState state(int r) const { return {exponent(reference_[r]), quad_sum(row_sum_[r])}; }
 
  private:
   static constexpr float kSlack = 8.0f;  // weights up to 2^8: in range, and as precise, in every type that holds them
@@ -71,11 +55,15 @@ class OnlineSoftmax {
     return quad_max(largest);
   }
 
-  /// Makes the larger of reference and `largest` the reference of row r.
+  __forceinline__ bool has_risen(int r, float largest) const { return (largest - reference_[r]) * factor_ > kSlack; }
+
+  /// Makes the larger of reference and `largest` the reference of row r, if it has risen: no row depends on another.
   template <int kValueTiles>
   __forceinline__ void raise_reference(int r, float largest, float (&acc_o)[kRowTiles][kValueTiles][4]) {
-    const float raised = fmaxf(reference_[r], largest);
-    const float rescale = exp2_approx(reference_[r] * factor_ - finite_exponent(raised));
+    const float raised = kLazy && !has_risen(r, largest) ? reference_[r] : fmaxf(reference_[r], largest);
+    const float by_exponents = exponent(reference_[r]) - finite_or_zero(exponent(raised));
+    const bool large = is_large(exponent(raised));
+    const float rescale = exp2_approx(large ? (reference_[r] - raised) * factor_ : by_exponents);
     reference_[r] = raised;
     row_sum_[r] *= rescale;
 #pragma unroll
@@ -87,19 +75,30 @@ class OnlineSoftmax {
   /// Scores of row r become weights.
   template <int kColTiles>
   __forceinline__ void weigh(float (&acc_s)[kRowTiles][kColTiles][4], int r) {
-    const float exponent = finite_exponent(reference_[r]);
+    const float reference = finite_or_zero(reference_[r]);
+    float offset = exponent(reference);
+    if (is_large(offset)) {
+#pragma unroll
+      for (int n = 0; n < kColTiles; ++n)
+#pragma unroll
+        for (int c = 0; c < 2; ++c) acc_s[r / 2][n][r % 2 * 2 + c] -= reference;
+      offset = 0.0f;
+    }
 #pragma unroll
     for (int n = 0; n < kColTiles; ++n)
 #pragma unroll
       for (int c = 0; c < 2; ++c) {
         float& s = acc_s[r / 2][n][r % 2 * 2 + c];
-        s = exp2_approx(fmaf(s, factor_, -exponent));
+        s = exp2_approx(fmaf(s, factor_, -offset));
         row_sum_[r] += s;
       }
   }
 
-  /// The exponent of a reference, or 0 for a row that has seen no key: −∞ − −∞ would be NaN.
-  __forceinline__ float finite_exponent(float logit) const { return logit == -kInfinity ? 0.0f : logit * factor_; }
+  /// Rounded once, so that sums relative to it can be moved to another without an error.
+  __forceinline__ float exponent(float reference) const { return __fmul_rn(reference, factor_); }
+
+  /// An exponent whose rounding could push weights out of range: then differences are taken before the unit.
+  static __forceinline__ bool is_large(float exponent) { return fabsf(exponent) > 0x1p20f && exponent > -kInfinity; }
 
   float factor_;
   float reference_[kRows];

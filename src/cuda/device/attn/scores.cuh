@@ -14,17 +14,25 @@ template <PortableConfig kConfig>
 class Scores {
  public:
   static constexpr int kRowTiles = kConfig.rows_per_warp() / 16;
-  static constexpr int kColTiles = kConfig.tile_n / 8;
+  static constexpr int kColTiles = kConfig.keys_per_warp() / 8;
   static constexpr int kRows = kRowTiles * 2;  // of one thread
   using Accumulator = float[kRowTiles][kColTiles][4];
 
   __forceinline__ Scores(const PortableParams& p, const WorkTile& tile) : p_(p), tile_(tile) {}
 
-  /// Row of the tile that row r of a thread is, and column that element c of its column tile n is.
+  /// Row of the tile that row r of a thread is; column of o, and key of the step, that element c of its column tile n
+  /// is.
   static __forceinline__ int tile_row(int thread, int r) {
-    return thread / 32 * kConfig.rows_per_warp() + r / 2 * 16 + r % 2 * 8 + thread % 32 / 4;
+    return thread / 32 / kConfig.key_warps * kConfig.rows_per_warp() + r / 2 * 16 + r % 2 * 8 + thread % 32 / 4;
   }
   static __forceinline__ int tile_column(int thread, int n, int c) { return n * 8 + thread % 4 * 2 + c; }
+  static __forceinline__ int tile_key(int thread, int n, int c) {
+    return first_warp_key(thread) + tile_column(thread, n, c);
+  }
+  /// The first of the keys that a thread's warp takes of each step.
+  static __forceinline__ int first_warp_key(int thread) {
+    return kConfig.key_warps == 1 ? 0 : thread / 32 % kConfig.key_warps * kConfig.keys_per_warp();
+  }
 
   /// What a score is multiplied by to become an exponent of 2.
   __forceinline__ float exponent_factor() const { return kConfig.general_scores() ? 1.0f : p_.scale_log2e; }
@@ -34,7 +42,7 @@ class Scores {
   template <bool kMasked>
   __forceinline__ void finish(Accumulator& acc_s, std::int32_t first_key) const {
     const int thread = fresh_thread_index();
-    const std::int32_t first = first_key + tile_column(thread, 0, 0);
+    const std::int32_t first = first_key + tile_key(thread, 0, 0);
     if constexpr (kConfig.k_token_scale) scale_keys(acc_s, first);
     if constexpr (kConfig.general_scores()) {
 #pragma unroll
@@ -101,12 +109,15 @@ class Scores {
 
   __forceinline__ void hide(Accumulator& acc_s, int r, const RowOwner<kConfig>& owner, std::int32_t first) const {
     const Keys range = keys(owner);
-    const char* mask = mask_row(owner);
+    const std::int32_t begin = range.begin - first, end = range.end - first;  // compared with constants
+    const char* mask = mask_row(owner) + first;
 #pragma unroll
     for (int n = 0; n < kColTiles; ++n)
 #pragma unroll
-      for (int c = 0; c < 2; ++c)
-        if (!visible(range, mask, first + n * 8 + c)) acc_s[r / 2][n][r % 2 * 2 + c] = -kInfinity;
+      for (int c = 0; c < 2; ++c) {
+        const std::int32_t key = n * 8 + c;
+        if (!visible({begin, end}, mask, key)) acc_s[r / 2][n][r % 2 * 2 + c] = -kInfinity;
+      }
   }
 
   /// Rows past the last query repeat it: their results are dropped, and what they read exists.

@@ -5,6 +5,7 @@
 
 #include "cuda/shared/portable_config.hpp"
 #include "cuda/shared/portable_params.hpp"
+#include "cuda/shared/split.hpp"
 #include "cuda/shared/tile_scheduler.hpp"
 #include "shared/mask_range.hpp"
 
@@ -20,8 +21,9 @@ struct WorkTile {
   std::int32_t first_row;  // tile row 0, among the sequence's seqlen_q · heads_per_tile rows
   std::int32_t num_rows;   // of them in this tile; 0 or less: nothing to do
   std::int32_t seqlen_k;
-  std::int32_t shift;      // where query 0 stands among the keys
-  std::int32_t begin_key;  // keys that some row of the tile sees lie in [begin_key, end_key)
+  std::int32_t shift;  // where query 0 stands among the keys
+  std::int32_t split;
+  std::int32_t begin_key;  // keys that some row of the tile sees, of this split, lie in [begin_key, end_key)
   std::int32_t end_key;
   std::int32_t begin_whole;  // all rows see all keys of [begin_whole, end_whole), as far as the window goes
   std::int32_t end_whole;
@@ -44,11 +46,14 @@ struct RowOwner {
   }
 };
 
+/// Work tile `number` of the launch.
 template <PortableConfig kConfig>
-__forceinline__ WorkTile work_tile(const PortableParams& p) {
+__forceinline__ WorkTile work_tile(const PortableParams& p, std::int64_t number) {
   const std::int32_t columns = kConfig.packed_q ? p.head_tiles : p.head_tiles * p.batch;
-  const TileIndex index = tile_of(blockIdx.x, p.m_blocks, columns, p.l2_group);
+  constexpr bool kSplit = kConfig.output == Output::partial;
   WorkTile tile;
+  tile.split = kSplit ? static_cast<std::int32_t>(number % p.num_splits) : 0;
+  const TileIndex index = tile_of(kSplit ? number / p.num_splits : number, p.m_blocks, columns, p.l2_group);
   std::int32_t m_block = index.m_block;
   tile.begin_q = 0;
   tile.seqlen_q = p.seqlen_q;
@@ -77,7 +82,8 @@ __forceinline__ WorkTile work_tile(const PortableParams& p) {
   if constexpr (kConfig.seqused_k) tile.seqlen_k = p.seqused_k[tile.batch];
   tile.shift = p.top_left ? 0 : tile.seqlen_k - tile.seqlen_q;
   const RowOwner<kConfig> first(tile, 0), last(tile, tile.num_rows - 1);
-  const KeyRange any = tile.mask(p).keys_of_any(first.query, last.query);
+  KeyRange any = tile.mask(p).keys_of_any(first.query, last.query);
+  if constexpr (kSplit) any = split_keys(any, tile.split, p.num_splits, p.split_size, kConfig.tile_n);
   const KeyRange all = tile.mask(p).keys_of_all(first.query, last.query);
   tile.begin_key = static_cast<std::int32_t>(any.begin);
   tile.end_key = static_cast<std::int32_t>(any.end);

@@ -45,6 +45,28 @@ __forceinline__ std::uint32_t pack_f16(float low, float high) {
   return packed;
 }
 
+/// Differences and products of two pairs of 16-bit numbers.
+__forceinline__ std::uint32_t subtract_bf16(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t c;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(c) : "r"(b), "r"(0xBF80BF80), "r"(a));  // −1·b + a
+  return c;
+}
+__forceinline__ std::uint32_t multiply_bf16(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t c;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(c) : "r"(a), "r"(b), "r"(0x80008000));  // a·b − 0
+  return c;
+}
+__forceinline__ std::uint32_t subtract_f16(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t c;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}
+__forceinline__ std::uint32_t multiply_f16(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t c;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}
+
 /// Rounded to the 10 mantissa bits that a TF32 product reads.
 __forceinline__ std::uint32_t round_tf32(std::uint32_t bits) {
   std::uint32_t rounded;

@@ -99,6 +99,42 @@ __forceinline__ void load_tile_converting(char* shared, const Rows& rows, int nu
   });
 }
 
+/// Converts 16 elements of 8 bits one by one, where one is not finite: small code, which rarely runs.
+template <Element kStored, Element kElement>
+__forceinline__ void convert_slowly(char* target, const char* source) {
+#pragma unroll 1
+  for (int e = 0; e < 16; ++e)
+    store_element<kElement>(target, e, to_float<kStored>(reinterpret_cast<const std::uint8_t*>(source)[e]));
+}
+
+/// Converts a tile of 8-bit elements in shared memory, 16 of a row at a time.
+template <typename Stored, typename Shape>
+__forceinline__ void convert_tile(char* target, const char* source) {
+  constexpr Element kFrom = Stored::kElement, kTo = Shape::kElement;
+  static_assert(element_bytes(kFrom) == 1 && Stored::kRows == Shape::kRows && Stored::kColumns == Shape::kColumns);
+  for_each_unit<Shape::kRows, Shape::kColumns / 16, Shape::kThreads>([&](int row, int unit) {
+    const char* from = source + row * Stored::kRowBytes + unit * 16;
+    char* to = target + row * Shape::kRowBytes + unit * 16 * element_bytes(kTo);
+    const uint4 loaded = *reinterpret_cast<const uint4*>(from);
+    if constexpr (kTo == Element::f32) {
+      const std::uint32_t words[4] = {loaded.x, loaded.y, loaded.z, loaded.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        reinterpret_cast<float4*>(to)[i] = {to_float<kFrom>(words[i]), to_float<kFrom>(words[i] >> 8),
+                                            to_float<kFrom>(words[i] >> 16), to_float<kFrom>(words[i] >> 24)};
+    } else if (any_not_finite<kFrom>(loaded)) {
+      convert_slowly<kFrom, kTo>(to, from);
+    } else {
+      reinterpret_cast<uint4*>(to)[0] = {
+          convert_two<kFrom, kTo, false>(loaded.x), convert_two<kFrom, kTo, true>(loaded.x),
+          convert_two<kFrom, kTo, false>(loaded.y), convert_two<kFrom, kTo, true>(loaded.y)};
+      reinterpret_cast<uint4*>(to)[1] = {
+          convert_two<kFrom, kTo, false>(loaded.z), convert_two<kFrom, kTo, true>(loaded.z),
+          convert_two<kFrom, kTo, false>(loaded.w), convert_two<kFrom, kTo, true>(loaded.w)};
+    }
+  });
+}
+
 /// The way that fits: asynchronous where elements need no conversion and rows are aligned.
 template <typename Shape, Element kStored, int kCopyBytes, typename Rows>
 __forceinline__ void load_tile(char* shared, const Rows& rows, int num_rows, int num_columns) {
