@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """DRAM and L2 bytes of one forward call, from hardware counters: onchip, PyTorch's flash and cuDNN (Nsight Compute).
 
-    h200_bytes.py LIBONCHIP.so [--heads 16] [--length 8192] [--dim 128] [--causal]
+    h200_bytes.py LIBONCHIP.so [--heads 16] [--length 8192] [--dim 128] [--causal] [--only NAME]
 
 Each contestant runs in a process of its own under ncu, which measures the kernels of its second call one by one, with the
 caches flushed between them and the clocks left alone. L2 bytes are those between L2 and the multiprocessors.
@@ -56,6 +56,7 @@ def main():
     parser.add_argument("--length", type=int, default=8192)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--only", choices=("onchip", "flash", "cudnn"))
     parser.add_argument("--child", choices=("onchip", "flash", "cudnn"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -64,7 +65,7 @@ def main():
     print(f"B 1, H {options.heads}, S {options.length}, D {options.dim}, bf16; MB. Least possible: {3 * tensor_mb:.1f} read, "
           f"{tensor_mb + options.length * options.heads * 4 / 1e6:.1f} written")
     print(f"{'':8}{'DRAM read':>11}{'DRAM written':>14}{'L2':>9}{'us':>9}")
-    for name in ("onchip", "flash", "cudnn"):
+    for name in (options.only,) if options.only else ("onchip", "flash", "cudnn"):
         t = measure(name, sys.argv)
         print(f"{name:8}{t['DRAM read'] / 1e6:11.1f}{t['DRAM written'] / 1e6:14.1f}{t['L2'] / 1e6:9.0f}{t['time'] * 1e6:9.0f}", flush=True)
 

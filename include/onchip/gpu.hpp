@@ -32,6 +32,21 @@ class ONCHIP_API DeviceMemory {
 /// Waits until the device has done everything that this process asked of it.
 ONCHIP_API void synchronize(int device);
 
+struct GpuDevice {
+  std::string name;
+  int compute_capability = 0;  ///< 90: 9.0
+  std::size_t memory_bytes = 0;
+};
+
+/// What this process would use of NVIDIA's software. Empty paths: not found.
+struct GpuSoftware {
+  std::string driver_path, driver_version;  ///< "13.0": the version of CUDA that it speaks
+  std::string driver_fault;                 ///< why a driver that is there does not serve, or none does
+  std::string nvrtc_path, nvrtc_version;
+  std::vector<GpuDevice> devices;
+};
+ONCHIP_API GpuSoftware gpu_software();
+
 struct CompiledKernel {
   std::string name;
   std::string path;

@@ -3,7 +3,7 @@ cmake_minimum_required(VERSION 3.25)
 set(expected
   "onchip::contiguous" "onchip::plan" "onchip::explain" "onchip::explain_json" "onchip::forward" "onchip::backward"
   "onchip::decode" "onchip::merge" "onchip::merge_on_device" "onchip::version" "onchip::name" "onchip::size_of"
-  "onchip::compile" "onchip::synchronize" "onchip::DeviceMemory::DeviceMemory"
+  "onchip::compile" "onchip::gpu_software" "onchip::synchronize" "onchip::DeviceMemory::DeviceMemory"
   "onchip::DeviceMemory::~DeviceMemory" "onchip::DeviceMemory::operator=" "onchip::DeviceMemory::read"
   "onchip::DeviceMemory::write"
   "typeinfo for onchip::Error" "typeinfo name for onchip::Error" "vtable for onchip::Error"

@@ -64,6 +64,7 @@ Outcome run_on_gpu(Case& c) {
 std::vector<std::string> check_on_gpu(Case& c, const TestStream& stream) {
   const Outcome outcome = run_guarded(c, Pass::forward, [&](const Attention&, Pass) { return run_on_gpu(c, stream); });
   if (!outcome.error.empty()) return {outcome.error};
+  c.options.backend = Backend::cuda;
   return compare_results(c, Pass::forward);
 }
 

@@ -39,42 +39,45 @@ constexpr CacheKind kCacheKinds[] = {
     {DType::bf16, DType::e4m3, CacheScale::token},   {DType::f32, DType::e4m3, CacheScale::head},
     {DType::f16, DType::e5m2, CacheScale::token},    {DType::f32, DType::e5m2, CacheScale::batch_head}};
 
-class GpuDecode : public ::testing::TestWithParam<CacheLayout> {};
+class GpuDecode : public ::testing::TestWithParam<std::tuple<CacheLayout, CacheKind>> {};
 
 TEST_P(GpuDecode, AgreesWithPlainLoops) {
   ONCHIP_SKIP_WITHOUT_GPU();
   use_gpu();
-  for (const CacheKind& kind : kCacheKinds)
-    for (const bool packed_q : {false, true}) {
-      DecodeOptions options;
-      options.type = kind.type;
-      options.cache_type = kind.cache_type;
-      options.scale = kind.scale;
-      options.layout = GetParam();
-      options.packed_q = packed_q;
-      options.rotary = 8;
-      options.interleaved = packed_q;
-      options.angle_type = packed_q ? kind.type : DType::f32;
-      if (kind.type == DType::e4m3) options.angle_type = DType::f32;
-      SCOPED_TRACE(text(options));
-      DecodeRig rig(options, {5, 0, 9});
-      for (const std::vector<std::int64_t>& step : {std::vector<std::int64_t>{3, 3, 3}, {1, 1, 1}, {4, 4, 4}}) {
-        rig.draw(packed_q ? std::vector<std::int64_t>{step[0], 0, 2 * step[0] - 1} : step);
-        decode_on_gpu(rig);
-        ASSERT_NO_FATAL_FAILURE(rig.check());
-      }
+  const auto& [layout, kind] = GetParam();
+  for (const bool packed_q : {false, true}) {
+    DecodeOptions options;
+    options.type = kind.type;
+    options.cache_type = kind.cache_type;
+    options.scale = kind.scale;
+    options.layout = layout;
+    options.packed_q = packed_q;
+    options.rotary = 8;
+    options.interleaved = packed_q;
+    options.angle_type = packed_q && kind.type != DType::e4m3 ? kind.type : DType::f32;
+    SCOPED_TRACE(text(options));
+    DecodeRig rig(options, {5, 0, 9});
+    for (const std::vector<std::int64_t>& step : {std::vector<std::int64_t>{3, 3, 3}, {1, 1, 1}, {4, 4, 4}}) {
+      rig.draw(packed_q ? std::vector<std::int64_t>{step[0], 0, 2 * step[0] - 1} : step);
+      decode_on_gpu(rig);
+      ASSERT_NO_FATAL_FAILURE(rig.check());
     }
+  }
 }
 
-std::string layout_name(const ::testing::TestParamInfo<CacheLayout>& layout) {
-  const char* const names[] = {"batched", "transposed", "packed", "paged"};
-  return names[static_cast<int>(layout.param)];
+std::string cache_name(const ::testing::TestParamInfo<std::tuple<CacheLayout, CacheKind>>& tested) {
+  const char* const layouts[] = {"batched", "transposed", "packed", "paged"};
+  const char* const scales[] = {"none", "tensor", "head", "batch_head", "token"};
+  const auto& [layout, kind] = tested.param;
+  return std::string(layouts[static_cast<int>(layout)]) + "_" + name(kind.type) + "_" + name(kind.cache_type) + "_" +
+         scales[static_cast<int>(kind.scale)];
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, GpuDecode,
-                         ::testing::Values(CacheLayout::batched, CacheLayout::transposed, CacheLayout::packed,
-                                           CacheLayout::paged),
-                         layout_name);
+INSTANTIATE_TEST_SUITE_P(Caches, GpuDecode,
+                         ::testing::Combine(::testing::Values(CacheLayout::batched, CacheLayout::transposed,
+                                                              CacheLayout::packed, CacheLayout::paged),
+                                            ::testing::ValuesIn(kCacheKinds)),
+                         cache_name);
 
 /// Parts of [B, S, H, D] and their merge in double.
 struct Parts {

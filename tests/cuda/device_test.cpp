@@ -183,6 +183,27 @@ TEST(GpuSplits, OfFixedSizeDoNotDependOnTheBatch) {
   }
 }
 
+/// Small enough for compute-sanitizer: a case for each way through the kernels.
+TEST(GpuSanitizer, SmallShapes) {
+  ONCHIP_SKIP_WITHOUT_GPU();
+  use_gpu();
+  const TestStream stream;
+  const Shape shapes[] = {{DType::bf16, 1, 70, 150, 2, 1, 64, 64},   {DType::bf16, 1, 1, 700, 4, 1, 128, 128},
+                          {DType::f16, 1, 9, 300, 2, 1, 40, 24},     {DType::f32, 1, 20, 90, 1, 1, 32, 32},
+                          {DType::bf16, 1, 17, 300, 2, 1, 256, 256}, {DType::bf16, 1, 3, 100, 1, 1, 576, 512}};
+  for (const Shape& shape : shapes) {
+    Case c = make_case(shape);
+    c.options.causal = true;
+    expect_right(c, stream);
+  }
+  for (std::uint64_t seed = 1'000'000, left = 4; left > 0; ++seed) {
+    Case c = draw_case(seed);
+    if (c.k.view().dtype != DType::i8 && c.k.view().dtype != DType::e5m2) continue;
+    --left;
+    if (c.q.view().dtype != DType::f64) expect_right(c, stream);
+  }
+}
+
 TEST(GpuHeadDims, AnySizeHoldsTheErrorBound) {
   ONCHIP_SKIP_WITHOUT_GPU();
   constexpr std::pair<std::int64_t, std::int64_t> kDims[] = {

@@ -29,7 +29,10 @@ struct FakeProgram {
 };
 std::map<void*, std::unique_ptr<FakeModule>> g_modules;  // a driver owns what it loaded until the process ends
 
+/// Told by the test through the state, or, to another process, by ONCHIP_FAKE_FAILURE, which names the call.
 int result_of(const char* call) {
+  const char* named = std::getenv("ONCHIP_FAKE_FAILURE");
+  if (named != nullptr && std::strcmp(named, call) == 0) return 999;
   return g_state.failing_call != nullptr && std::strcmp(g_state.failing_call, call) == 0 ? g_state.failure_code : 0;
 }
 
@@ -97,6 +100,11 @@ FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
     default:
       return 1;
   }
+  return 0;
+}
+FAKE int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
+  FAIL_IF_ASKED();
+  *bytes = std::size_t{141} << 30;
   return 0;
 }
 FAKE int cuDevicePrimaryCtxRetain(void** context, int device) {

@@ -237,9 +237,10 @@ TEST_P(DriverFailure, IsReportedAndLeavesNothingBehind) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, DriverFailure,
                          ::testing::Values("cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
-                                           "cuDeviceGetName", "cuDeviceGetAttribute", "cuDevicePrimaryCtxRetain",
-                                           "cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuModuleLoadData",
-                                           "cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel"),
+                                           "cuDeviceGetName", "cuDeviceGetAttribute", "cuDeviceTotalMem_v2",
+                                           "cuDevicePrimaryCtxRetain", "cuCtxGetCurrent", "cuCtxPushCurrent_v2",
+                                           "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
+                                           "cuLaunchKernel"),
                          [](const auto& call) { return std::string(call.param); });
 
 TEST_F(Launch, RecoversFromAFailure) {

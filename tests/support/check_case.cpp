@@ -34,8 +34,8 @@ std::vector<std::string> compare_with(const Case& c, Pass pass, const Expected& 
   std::vector<std::string> failures;
   const auto add = [&](const char* result, const TensorBuffer& got, std::vector<double> Results::*values) {
     if (!got.present()) return;
-    const Expectation wanted{c.q.view().dtype, expected.exact.*values, expected.standard.*values,
-                             expected.unrounded.*values, expected.magnitude.*values};
+    const Expectation wanted{c.q.view().dtype,          c.options.backend == Backend::cuda, expected.exact.*values,
+                             expected.standard.*values, expected.unrounded.*values,         expected.magnitude.*values};
     std::string failure = compare(result, got, wanted);
     if (failure.empty() && quantised(c) && size_of(got.view().dtype) == 2) failure = compare_rmse(result, got, wanted);
     if (!failure.empty()) failures.push_back(failure);

@@ -125,23 +125,24 @@ TEST(DoctorCommand, TextAndJsonSayTheSame) {
 }
 
 TEST(DoctorCommand, FindsADriverAndItsDevices) {
-  setenv("LD_LIBRARY_PATH", ONCHIP_FAKE_DRIVER, 1);
+  setenv("ONCHIP_CUDA_DRIVER", ONCHIP_FAKE_CUDA, 1);
+  setenv("ONCHIP_NVRTC", ONCHIP_FAKE_CUDA, 1);
   const Outcome works = run_onchip({"doctor", "--json"});
-  setenv("ONCHIP_FAKE_CUINIT", "999", 1);
+  setenv("ONCHIP_FAKE_FAILURE", "cuInit", 1);
   const Outcome fails = run_onchip({"doctor", "--json"});
-  unsetenv("ONCHIP_FAKE_CUINIT");
-  unsetenv("LD_LIBRARY_PATH");
+  for (const char* variable : {"ONCHIP_FAKE_FAILURE", "ONCHIP_NVRTC", "ONCHIP_CUDA_DRIVER"}) unsetenv(variable);
   ASSERT_EQ(works.status, 0) << works.err;
   const Json nvidia = Json::parse(works.out)["nvidia"];
-  EXPECT_EQ(nvidia["driver"]["version"], "12.4");
+  EXPECT_EQ(nvidia["driver"]["version"], "13.0");
   EXPECT_EQ(nvidia["driver_fault"], "");
-  ASSERT_EQ(nvidia["gpus"].size(), 1u);
-  EXPECT_EQ(nvidia["gpus"][0]["name"], "Pretend GPU");
+  ASSERT_EQ(nvidia["gpus"].size(), 2u);
+  EXPECT_EQ(nvidia["gpus"][0]["name"], "Fake GPU");
   EXPECT_EQ(nvidia["gpus"][0]["compute_capability"], "9.0");
   EXPECT_EQ(nvidia["gpus"][0]["memory_bytes"].get<std::int64_t>(), std::int64_t{141} << 30);
+  EXPECT_EQ(nvidia["nvrtc"]["version"], "13.0");
   ASSERT_EQ(fails.status, 0) << fails.err;
   const Json faulty = Json::parse(fails.out)["nvidia"];
-  EXPECT_EQ(faulty["driver_fault"], "cuInit returned error 999");
+  EXPECT_NE(faulty["driver_fault"].get<std::string>().find("cuInit failed with FAKE_ERROR (999)"), std::string::npos);
   EXPECT_TRUE(faulty["gpus"].empty());
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 
+#include "onchip/gpu.hpp"
 #include "onchip/shared_library.hpp"
 
 namespace onchip::cli {
@@ -86,15 +86,6 @@ SharedLibrary open_library(const std::string& name, std::initializer_list<const 
   return {};
 }
 
-std::optional<FoundLibrary> find_nvrtc() {
-  const SharedLibrary library = open_library("libnvrtc", {".13", ".12", ".11.2", ""});
-  if (!library.is_open()) return std::nullopt;
-  int major = 0, minor = 0;
-  const auto version = library.function<int(int*, int*)>("nvrtcVersion");
-  if (version == nullptr || version(&major, &minor) != 0) return FoundLibrary{library.path(), "unknown"};
-  return FoundLibrary{library.path(), fmt::format("{}.{}", major, minor)};
-}
-
 std::optional<FoundLibrary> find_cupti() {
   const SharedLibrary library = open_library("libcupti", {".13", ".12", ".11.8", ""});
   if (!library.is_open()) return std::nullopt;
@@ -102,46 +93,6 @@ std::optional<FoundLibrary> find_cupti() {
   const auto version = library.function<int(std::uint32_t*)>("cuptiGetVersion");
   if (version == nullptr || version(&number) != 0) return FoundLibrary{library.path(), "unknown"};
   return FoundLibrary{library.path(), fmt::format("API {}", number)};
-}
-
-std::string cuda_version_text(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
-
-Gpu describe_gpu(const SharedLibrary& driver, int device) {
-  constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;  // CUdevice_attribute
-  Gpu gpu;
-  std::array<char, 256> text{};
-  if (const auto get = driver.function<int(char*, int, int)>("cuDeviceGetName"))
-    if (get(text.data(), static_cast<int>(text.size() - 1), device) == 0) gpu.name = text.data();
-  if (const auto get = driver.function<int(int*, int, int)>("cuDeviceGetAttribute")) {
-    int major = 0, minor = 0;
-    if (get(&major, kComputeCapabilityMajor, device) == 0 && get(&minor, kComputeCapabilityMinor, device) == 0)
-      gpu.compute_capability = fmt::format("{}.{}", major, minor);
-  }
-  std::size_t bytes = 0;
-  if (const auto get = driver.function<int(std::size_t*, int)>("cuDeviceTotalMem_v2"))
-    if (get(&bytes, device) == 0) gpu.memory_bytes = static_cast<std::int64_t>(bytes);
-  return gpu;
-}
-
-void find_driver(NvidiaParts& parts) {
-  const SharedLibrary driver("libcuda.so.1");
-  if (!driver.is_open()) return;
-  parts.driver = FoundLibrary{driver.path(), "unknown"};
-  int number = 0;
-  if (const auto version = driver.function<int(int*)>("cuDriverGetVersion"); version && version(&number) == 0)
-    parts.driver->version = cuda_version_text(number);
-  const auto initialise = driver.function<int(unsigned)>("cuInit");
-  const auto count_devices = driver.function<int(int*)>("cuDeviceGetCount");
-  if (initialise == nullptr || count_devices == nullptr) {
-    parts.driver_fault = "it lacks cuInit or cuDeviceGetCount";
-    return;
-  }
-  int count = 0;
-  if (const int error = initialise(0); error != 0)
-    parts.driver_fault = fmt::format("cuInit returned error {}", error);
-  else if (const int count_error = count_devices(&count); count_error != 0)
-    parts.driver_fault = fmt::format("cuDeviceGetCount returned error {}", count_error);
-  for (int device = 0; device < count; ++device) parts.gpus.push_back(describe_gpu(driver, device));
 }
 
 }  // namespace
@@ -195,8 +146,17 @@ fs::path newest_library(const fs::path& folder, const std::string& name) {
 NvidiaParts find_nvidia_parts() {
   NvidiaParts parts;
   parts.pci_devices = count_nvidia_devices("/sys/bus/pci/devices");
-  find_driver(parts);
-  parts.nvrtc = find_nvrtc();
+  const GpuSoftware found = gpu_software();
+  const auto library = [](const std::string& path, const std::string& version) {
+    return path.empty() ? std::nullopt : std::optional(FoundLibrary{path, version.empty() ? "unknown" : version});
+  };
+  parts.driver = library(found.driver_path, found.driver_version);
+  if (parts.driver) parts.driver_fault = found.driver_fault;
+  for (const GpuDevice& device : found.devices)
+    parts.gpus.push_back({device.name,
+                          fmt::format("{}.{}", device.compute_capability / 10, device.compute_capability % 10),
+                          static_cast<std::int64_t>(device.memory_bytes)});
+  parts.nvrtc = library(found.nvrtc_path, found.nvrtc_version);
   parts.cupti = find_cupti();
   return parts;
 }

@@ -57,6 +57,7 @@ struct LaunchConfig {
   X(cuDeviceGet, DriverResult, Device* device, int ordinal)                                                        \
   X(cuDeviceGetName, DriverResult, char* name, int size, Device device)                                            \
   X(cuDeviceGetAttribute, DriverResult, int* value, int attribute, Device device)                                  \
+  X(cuDeviceTotalMem_v2, DriverResult, std::size_t* bytes, Device device)                                          \
   X(cuDevicePrimaryCtxRetain, DriverResult, Context* context, Device device)                                       \
   X(cuCtxGetCurrent, DriverResult, Context* context)                                                               \
   X(cuCtxPushCurrent_v2, DriverResult, Context context)                                                            \

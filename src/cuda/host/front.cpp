@@ -81,6 +81,31 @@ void synchronize(int device) {
   check(on.driver().check(on.driver().cuCtxSynchronize(), "cuCtxSynchronize"));
 }
 
+GpuSoftware gpu_software() {
+  GpuSoftware found;
+  const auto version_text = [](int major, int minor) { return fmt::format("{}.{}", major, minor); };
+  const cuda::DriverInUse& opened = cuda::driver_in_use();
+  const cuda::Driver& driver = opened.driver;
+  found.driver_path = driver.path;
+  if (driver.version > 0) found.driver_version = version_text(driver.version / 1000, driver.version % 1000 / 10);
+  found.driver_fault = opened.status.message();
+  int count = 0;
+  if (opened.status.ok())
+    found.driver_fault = driver.check(driver.cuDeviceGetCount(&count), "cuDeviceGetCount").message();
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const cuda::Gpu* gpu = nullptr;
+    if (const Status status = cuda::find_gpu(driver, ordinal, gpu); status.ok() && gpu != nullptr)
+      found.devices.push_back({gpu->name, gpu->capability, gpu->memory_bytes});
+    else
+      found.driver_fault = status.message();
+  }
+  if (const cuda::NvrtcInUse& compiler = cuda::nvrtc_in_use(); compiler.status.ok()) {
+    found.nvrtc_path = compiler.nvrtc.path;
+    found.nvrtc_version = version_text(compiler.nvrtc.major, compiler.nvrtc.minor);
+  }
+  return found;
+}
+
 std::vector<CompiledKernel> compile(const Attention& args, Pass pass, const std::string& arch,
                                     const std::string& folder) {
   Attention on_device = args;

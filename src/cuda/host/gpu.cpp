@@ -32,6 +32,7 @@ Status open_gpu(const Driver& driver, int ordinal, Gpu& gpu) {
       {kAttributeSharedBytesPerMultiprocessor, &gpu.shared_bytes_per_multiprocessor}};
   for (const auto& [attribute, value] : attributes)
     ONCHIP_DRIVER_CALL(driver, cuDeviceGetAttribute, value, attribute, gpu.device);
+  ONCHIP_DRIVER_CALL(driver, cuDeviceTotalMem_v2, &gpu.memory_bytes, gpu.device);
   gpu.capability = major * 10 + minor;
   gpu.machine = model::gpu_machine(gpu.name, gpu.multiprocessors, gpu.shared_bytes_per_block, gpu.l2_bytes);
   ONCHIP_DRIVER_CALL(driver, cuDevicePrimaryCtxRetain, &gpu.context, gpu.device);

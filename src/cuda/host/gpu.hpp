@@ -1,6 +1,7 @@
 // The GPUs of this process.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "core/problem.hpp"
@@ -20,6 +21,7 @@ struct Gpu {
   int l2_bytes = 0;
   int shared_bytes_per_block = 0;
   int shared_bytes_per_multiprocessor = 0;
+  std::size_t memory_bytes = 0;
   model::Machine machine;  // for the traffic model
 
   /// The architecture that kernels are compiled for, with its special instructions where it has some: "sm_90a".

@@ -163,6 +163,7 @@ class PortableForward {
     scores_.template finish<kMasked>(acc_s, first_key);
     softmax.step(acc_s, acc_o);
     if constexpr (kConfig.v_token_scale) scale_weights(acc_s, first_key);
+    if constexpr (kKeepsInRange) keep_in_range(acc_s, acc_o);
     const char* s_own = s_v + Scores<kConfig>::first_warp_key(static_cast<int>(threadIdx.x)) * kConfig.v_row_bytes();
     if constexpr (kConfig.math == Math::bf16 || kConfig.math == Math::f16) {
       std::uint32_t weights[kRowTiles][Scores<kConfig>::kColTiles][2];
@@ -275,8 +276,45 @@ class PortableForward {
       }
   }
 
+  /// Scaled weights may be too small for f16, which the largest of them so far then becomes the unit of: a power of
+  /// two.
+  __forceinline__ void keep_in_range(Accumulator& p, Values& acc_o) {
+    float largest = 0.0f;
+#pragma unroll
+    for (int mt = 0; mt < kRowTiles; ++mt)
+#pragma unroll
+      for (int n = 0; n < Scores<kConfig>::kColTiles; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (fabsf(p[mt][n][e]) < kInfinity) largest = fmaxf(largest, fabsf(p[mt][n][e]));
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, lanes));
+    const int exponent = static_cast<int>(float_bits(largest) >> 23);
+    if (exponent > value_exponent_) {
+      scale_values(acc_o, exp2_approx(static_cast<float>(value_exponent_ - exponent)));
+      value_exponent_ = exponent;
+    }
+    const float to_unit = exp2_approx(static_cast<float>(kExponentBias - value_exponent_));
+#pragma unroll
+    for (int mt = 0; mt < kRowTiles; ++mt)
+#pragma unroll
+      for (int n = 0; n < Scores<kConfig>::kColTiles; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) p[mt][n][e] *= to_unit;
+  }
+
+  static __forceinline__ void scale_values(Values& acc_o, float factor) {
+#pragma unroll
+    for (int mt = 0; mt < kRowTiles; ++mt)
+#pragma unroll
+      for (int n = 0; n < kValueTiles; ++n)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) acc_o[mt][n][e] *= factor;
+  }
+
   /// The last step's tiles are still being read by other warps when this begins.
   __forceinline__ void finish(Softmax& softmax, Values& acc_o) {
+    if constexpr (kKeepsInRange) scale_values(acc_o, exp2_approx(static_cast<float>(value_exponent_ - kExponentBias)));
     RowState states[Scores<kConfig>::kRows];
     float factor[Scores<kConfig>::kRows];
 #pragma unroll
@@ -330,11 +368,15 @@ class PortableForward {
   }
 
   static constexpr bool kPartial = kConfig.output == Output::partial;
+  static constexpr bool kKeepsInRange = kConfig.v_token_scale && kConfig.math == Math::f16;
+  static constexpr int kExponentBias = 127;
 
   const PortableParams& p_;
   const WorkTile& tile_;
   const Scores<kConfig> scores_;
   char* shared_;
+  int value_exponent_ =
+      0;  // acc_o counts in units of 2^(value_exponent_ − kExponentBias), where weights are kept in range
 };
 
 constexpr PortableConfig kKernelConfig = ONCHIP_PORTABLE_CONFIG;
