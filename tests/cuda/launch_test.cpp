@@ -70,13 +70,18 @@ TEST_F(Launch, PredictsTrafficOfTheGpu) {
   EXPECT_DOUBLE_EQ(fits.main_memory_write_bytes, tensor_bytes + 8192 * 16 * 4) << "o and lse";
 }
 
-/// Few queries over many keys: the plan says the splits and the memory for their results.
-TEST_F(Launch, SplitsKeysWhereQueriesAreFew) {
+Attention few_queries() {
   Attention a = problem();
   a.q = contiguous(device_address(1), DType::bf16, {1, 1, 32, 128});
   a.k = contiguous(device_address(2), DType::bf16, {1, 4096, 8, 128});
   a.v = contiguous(device_address(3), DType::bf16, {1, 4096, 8, 128});
   a.o = contiguous(device_address(4), DType::bf16, {1, 1, 32, 128});
+  return a;
+}
+
+/// Few queries over many keys: the plan says the splits and the memory for their results.
+TEST_F(Launch, SplitsKeysWhereQueriesAreFew) {
+  Attention a = few_queries();
   const Plan planned = plan(a, Pass::forward);
   EXPECT_EQ(planned.tile.tile_m, 16);
   EXPECT_EQ(planned.tile.num_splits, 32);
@@ -242,6 +247,19 @@ INSTANTIATE_TEST_SUITE_P(Calls, DriverFailure,
                                            "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute",
                                            "cuLaunchKernel"),
                          [](const auto& call) { return std::string(call.param); });
+
+/// Of the calls that only splits need: the workspace and the merging.
+TEST_F(Launch, ReportsFailuresOfSplits) {
+  fake->failure_code = 719;
+  for (const char* call : {"cuMemAllocAsync", "cuLaunchKernelEx"}) {
+    fake->failing_call = call;
+    EXPECT_NE(error_of(few_queries()).find(std::string("cuda: ") + call + " failed with FAKE_ERROR (719)"),
+              std::string::npos)
+        << error_of(few_queries());
+    EXPECT_EQ(fake->allocations, 0) << call;
+    EXPECT_EQ(fake->context_depth, 0) << call;
+  }
+}
 
 TEST_F(Launch, RecoversFromAFailure) {
   for (const char* call : {"cuDeviceGetCount", "cuModuleLoadData", "cuLaunchKernel"}) {
