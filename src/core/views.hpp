@@ -38,7 +38,6 @@ class KeyRows {
     return head_base + page(sequence, j) * batch_bytes_ + (j % page_size_) * row_bytes_;
   }
   std::int64_t row_bytes() const { return row_bytes_; }
-  std::int64_t head_bytes() const { return head_bytes_; }
 
   /// How many keys from j on, at most `limit`, follow each other at row_bytes() distance.
   std::int64_t run_length(std::int64_t j, std::int64_t limit) const {

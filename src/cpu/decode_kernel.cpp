@@ -92,9 +92,9 @@ class DecodeChunk {
   void run() {
     k_.prefetch_first();
     for (int64_t h = 0; h < task_.num_heads; ++h) load_queries(h);
-    k_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const auto* k, int64_t stride) HWY_ATTR {
-      dot_keys(rows_, n, s_.q_stride, s_.q + h * rows_ * s_.q_stride, s_.q_stride, k, stride,
-               scores(h, 0) + (j - keys_.begin), s_.s_stride);
+    k_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const auto& k) ONCHIP_INLINE_LAMBDA {
+      const T* q = s_.q + h * rows_ * s_.q_stride;
+      dot_keys(rows_, n, s_.q_stride, q, s_.q_stride, k, scores(h, 0) + (j - keys_.begin), s_.s_stride);
     });
     v_.prefetch_first();
     for (int64_t h = 0; h < task_.num_heads; ++h) {
@@ -103,9 +103,9 @@ class DecodeChunk {
       scale_rows(h, problem_.args.v_scale, problem_.v_scale_kind);
       clear_output(h);
     }
-    v_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const auto* v, int64_t stride) HWY_ATTR {
+    v_.for_each(s_.strip, [this](int64_t h, int64_t j, int64_t n, const auto& v) ONCHIP_INLINE_LAMBDA {
       T* o = partial_.head(h).o;
-      add_values(scores(h, 0) + (j - keys_.begin), n, v, stride, o);
+      add_values(scores(h, 0) + (j - keys_.begin), n, v, o);
     });
     for (int64_t h = 0; h < task_.num_heads; ++h)
       if (!output_is_finite(h)) add_values_apart(h);
@@ -207,11 +207,13 @@ class DecodeChunk {
 
   /// o += p·v for all rows of one head.
   template <typename Element>
-  HWY_INLINE void add_values(const T* p, int64_t keys, const Element* v, int64_t stride, T* o) {
+  HWY_INLINE void add_values(const T* p, int64_t keys, const RowRun<Element>& v, T* o) {
     if (is_few_rows(rows_)) {
-      add_weighted(rows_, keys, s_.v_stride, WeightedSum<T, Element>{p, s_.s_stride, v, stride, o, partial_.o_stride});
+      add_weighted(rows_, keys, s_.v_stride, p, s_.s_stride, v, o, partial_.o_stride);
     } else if constexpr (std::is_same_v<Element, T>) {
-      gemm<T>(GemmStart::add, rows_, s_.v_stride, keys, {p, s_.s_stride, 1, v, stride, o, partial_.o_stride, nullptr});
+      for (int64_t j = 0; j < keys; ++j) v.prefetch(j, 0, s_.v_stride);
+      gemm<T>(GemmStart::add, rows_, s_.v_stride, keys,
+              {p, s_.s_stride, 1, v.first, v.stride, o, partial_.o_stride, nullptr});
     }
   }
 

@@ -18,4 +18,21 @@ inline constexpr std::int64_t kRowsAhead = 4;
   asm volatile("" ::"r"(address));
 }
 
+/// Rows to work with, and as many pieces of a row's size to ask for meanwhile, or null. Handed on by reference: copying
+/// it through a vector register waits for the stores of its fields.
+template <typename Element>
+struct RowRun {
+  const Element* first;
+  std::int64_t stride;  // elements
+  const Element* ahead = nullptr;
+  std::int64_t ahead_stride = 0;
+
+  /// Asks for elements [begin, begin + count) of a piece.
+  [[gnu::always_inline]] void prefetch(std::int64_t piece, std::int64_t begin, std::int64_t count) const {
+    if (ahead == nullptr) return;
+    const auto* address = reinterpret_cast<const std::byte*>(ahead + piece * ahead_stride + begin);
+    prefetch_bytes(address, count * static_cast<std::int64_t>(sizeof(Element)));
+  }
+};
+
 }  // namespace onchip::cpu

@@ -39,7 +39,7 @@ void gemm_case(const GemmCase<T>& g) {
 template <typename T>
 void dot_case(std::int64_t rows, std::int64_t keys, std::int64_t depth, const T* q, std::int64_t q_stride, const T* k,
               std::int64_t k_stride, T* scores, std::int64_t score_stride) {
-  dot_keys<T>(rows, keys, depth, q, q_stride, k, k_stride, scores, score_stride);
+  dot_keys(rows, keys, depth, q, q_stride, RowRun<T>{k, k_stride}, scores, score_stride);
 }
 
 template <typename T>

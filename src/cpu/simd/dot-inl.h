@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "cpu/prefetch.hpp"
 #include "cpu/simd/convert-inl.h"
 #include "cpu/simd/gemm-inl.h"
 #include "cpu/simd/targets.hpp"
@@ -77,17 +78,23 @@ HWY_INLINE void add_products(D d, const T* HWY_RESTRICT q, int64_t q_stride, con
   });
 }
 
-/// scores[r·stride + 0…3] = q_r · k_0…3 for kRows (1, 2 or 4) rows of q. `depth` is in whole vectors.
+/// scores[r·stride + 0…3] = q_r · k_j…j+3 for kRows (1, 2 or 4) rows of q. `depth` is in whole vectors. Past the last
+/// of `keys` keys it is repeated: a key's bits do not depend on how many follow it.
 template <int kRows, typename T, typename Element>
-HWY_INLINE void dot_four_keys(int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride, const Element* HWY_RESTRICT k0,
-                              const Element* HWY_RESTRICT k1, const Element* HWY_RESTRICT k2,
-                              const Element* HWY_RESTRICT k3, T* HWY_RESTRICT scores, int64_t stride) {
+HWY_INLINE void dot_four_keys(int64_t keys, int64_t j, int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride,
+                              const RowRun<Element>& k, T* HWY_RESTRICT scores, int64_t stride) {
+  const int64_t left = keys - j;
+  const Element* HWY_RESTRICT k0 = k.first + j * k.stride;
+  const Element* HWY_RESTRICT k1 = left > 1 ? k0 + k.stride : k0;
+  const Element* HWY_RESTRICT k2 = left > 2 ? k1 + k.stride : k1;
+  const Element* HWY_RESTRICT k3 = left > 3 ? k2 + k.stride : k2;
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto s00 = hn::Zero(d), s01 = s00, s02 = s00, s03 = s00, s10 = s00, s11 = s00, s12 = s00, s13 = s00;
   auto s20 = s00, s21 = s00, s22 = s00, s23 = s00, s30 = s00, s31 = s00, s32 = s00, s33 = s00;
   int64_t i = 0;
   for (; i + 4 * lanes <= depth; i += 4 * lanes) {
+    for (int64_t key = 0; key < kDotKeys; ++key) k.prefetch(j + key, i, 4 * lanes);
     add_products<kRows, 4>(d, q + i, q_stride, k0 + i, s00, s10, s20, s30);
     add_products<kRows, 4>(d, q + i, q_stride, k1 + i, s01, s11, s21, s31);
     add_products<kRows, 4>(d, q + i, q_stride, k2 + i, s02, s12, s22, s32);
@@ -108,33 +115,26 @@ HWY_INLINE void dot_four_keys(int64_t depth, const T* HWY_RESTRICT q, int64_t q_
 /// kRows rows of q with every key.
 template <int kRows, typename T, typename Element>
 HWY_NOINLINE void dot_rows(int64_t keys, int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride,
-                           const Element* HWY_RESTRICT k, int64_t k_stride, T* HWY_RESTRICT scores,
-                           int64_t score_stride) {
-  for (int64_t j = 0; j < keys; j += kDotKeys, k += kDotKeys * k_stride) {
-    // Past the last key it is repeated: a key's bits do not depend on how many follow it.
-    const int64_t left = keys - j;
-    const Element* k1 = left > 1 ? k + k_stride : k;
-    const Element* k2 = left > 2 ? k1 + k_stride : k1;
-    const Element* k3 = left > 3 ? k2 + k_stride : k2;
-    dot_four_keys<kRows>(depth, q, q_stride, k, k1, k2, k3, scores + j, score_stride);
-  }
+                           const RowRun<Element>& k, T* HWY_RESTRICT scores, int64_t score_stride) {
+  for (int64_t j = 0; j < keys; j += kDotKeys)
+    dot_four_keys<kRows>(keys, j, depth, q, q_stride, k, scores + j, score_stride);
 }
 
-/// scores[r·score_stride + j] = q_r · k_j. Rows of q are aligned scratch; keys are k_stride apart, of any alignment and
-/// type, `depth` elements in whole vectors. Scores have room for keys rounded up to kDotKeys.
+/// scores[r·score_stride + j] = q_r · k_j. Rows of q are aligned scratch; keys are of any alignment and type, `depth`
+/// elements in whole vectors. Scores have room for keys rounded up to kDotKeys.
 template <typename T, typename Element>
 HWY_INLINE void dot_keys(int64_t rows, int64_t keys, int64_t depth, const T* HWY_RESTRICT q, int64_t q_stride,
-                         const Element* HWY_RESTRICT k, int64_t k_stride, T* HWY_RESTRICT scores,
-                         int64_t score_stride) {
+                         const RowRun<Element>& k, T* HWY_RESTRICT scores, int64_t score_stride) {
+  const RowRun<Element> again{k.first, k.stride};
   int64_t r = 0;
   if constexpr (kDotRows == 4) {
     for (; r + 4 <= rows; r += 4)
-      dot_rows<4>(keys, depth, q + r * q_stride, q_stride, k, k_stride, scores + r * score_stride, score_stride);
+      dot_rows<4>(keys, depth, q + r * q_stride, q_stride, r == 0 ? k : again, scores + r * score_stride, score_stride);
   }
   for (; r + 2 <= rows; r += 2)
-    dot_rows<2>(keys, depth, q + r * q_stride, q_stride, k, k_stride, scores + r * score_stride, score_stride);
+    dot_rows<2>(keys, depth, q + r * q_stride, q_stride, r == 0 ? k : again, scores + r * score_stride, score_stride);
   if (r < rows)
-    dot_rows<1>(keys, depth, q + r * q_stride, q_stride, k, k_stride, scores + r * score_stride, score_stride);
+    dot_rows<1>(keys, depth, q + r * q_stride, q_stride, r == 0 ? k : again, scores + r * score_stride, score_stride);
 }
 
 }  // namespace onchip::cpu::HWY_NAMESPACE

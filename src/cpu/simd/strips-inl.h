@@ -33,8 +33,8 @@ inline constexpr int64_t kStripBytes = 8192;
 inline constexpr int64_t kFewStripKeys = 8;
 inline constexpr int64_t kMostStripKeys = 32;
 
-/// How far ahead of the strip at work memory is asked for. With 8 KiB it arrives too late for keys of one byte: 54 % of
-/// the read bandwidth instead of 69 % (D 64, Zen 5, 2026-11-29). Beside a strip it has room in L1.
+/// How far ahead of the strip at work memory is asked for: with 8 KiB it arrives too late, and beside a strip it has
+/// room in L1.
 inline constexpr int64_t kBytesAhead = 16384;
 
 /// As many keys as `bytes` hold, all heads together: a multiple of kDotKeys.
@@ -66,14 +66,12 @@ class Strips {
         keys_(strip_keys(problem, tensor, task.rows())),
         keys_ahead_(keys_in(kBytesAhead, problem, tensor)),
         row_bytes_(head_dim_ * static_cast<int64_t>(size_of(dtype_))),
-        in_place_(head_dim_ == stride && (dtype_ == kOwnType || reads_other_types())) {
-    const bool adjacent = task.num_heads == 1 || rows_.head_bytes() == row_bytes_;
-    spans_ = adjacent ? 1 : task.num_heads;
-    span_bytes_ = adjacent ? task.num_heads * row_bytes_ : row_bytes_;
-  }
+        adjacent_(rows_.row_bytes() == task.num_heads * row_bytes_),
+        in_step_(task.rows() >= static_cast<int64_t>(size_of(dtype_))),
+        in_place_(head_dim_ == stride && (dtype_ == kOwnType || reads_other_types())) {}
 
-  /// Calls use(head, first key, keys, row of the first key, elements between rows) for every strip and head. Rows are
-  /// of type T or, with few rows of queries, of the tensor's type.
+  /// Calls use(head, first key, keys, RowRun of the keys) for every strip and head. Rows are of type T or, with few
+  /// rows of queries, of the tensor's type.
   template <class Use>
   HWY_INLINE void for_each(T* scratch, const Use& use) const {
     if (!in_place_) return for_each_converted(scratch, use);
@@ -102,13 +100,23 @@ class Strips {
 
   template <typename Element, class Use>
   HWY_INLINE void for_each_in_place(const Use& use) const {
-    const int64_t row_elements = rows_.row_bytes() / static_cast<int64_t>(sizeof(Element));
+    const auto element_row = [&](int64_t j, int64_t h) { return reinterpret_cast<const Element*>(row(j, h)); };
+    const int64_t stride = rows_.row_bytes() / static_cast<int64_t>(sizeof(Element));
     for (int64_t j = task_.keys.begin, n; j < task_.keys.end; j += n) {
       n = rows_.run_length(j, strip_length(j));
       Ahead ahead(*this, j, n);
       for (int64_t h = 0; h < task_.num_heads; ++h) {
-        ahead.prefetch_share();
-        use(h, j, n, reinterpret_cast<const Element*>(row(j, h)), row_elements);
+        RowRun<Element> run{element_row(j, h), stride};
+        if (!ahead.in_step()) {
+          ahead.prefetch_share();
+        } else if (adjacent_) {
+          run.ahead = element_row(ahead.begin(), 0) + h * n * head_dim_;
+          run.ahead_stride = head_dim_;
+        } else {
+          run.ahead = element_row(ahead.begin(), h);
+          run.ahead_stride = stride;
+        }
+        use(h, j, n, run);
       }
     }
   }
@@ -124,21 +132,27 @@ class Strips {
           run = rows_.run_length(j + i, n - i);
           load_rows(dtype_, row(j + i, h), rows_.row_bytes(), run, head_dim_, scratch + i * stride_, stride_);
         }
-        use(h, j, n, const_cast<const T*>(scratch), stride_);
+        use(h, j, n, RowRun<T>{scratch, stride_});
       }
     }
   }
 
   int64_t strip_length(int64_t j) const { return task_.keys.end - j < keys_ ? task_.keys.end - j : keys_; }
 
-  /// Asks for a strip of later keys, a share beside each head's work: many requests at once would be dropped.
+  /// The strip to ask for beside the work on keys j … j + n − 1: a few lines with each row, or a share at the beginning
+  /// of each head's work. The former keeps arithmetic going where there is much of it for each byte (30 % with four
+  /// rows, 15 % with keys of one byte), the latter suits memory where there is little (10 %; Zen 5, 2026-11-29).
   class Ahead {
    public:
     HWY_INLINE Ahead(const Strips& strips, int64_t j, int64_t n)
         : strips_(strips),
           share_((n + strips.task_.num_heads - 1) / strips.task_.num_heads),
           next_(j + strips.keys_ahead_),
-          end_(next_ + n) {}
+          end_(next_ + n),
+          in_step_(strips.in_step_ && end_ <= strips.task_.keys.end && strips.rows_.run_length(next_, n) == n) {}
+
+    bool in_step() const { return in_step_; }
+    int64_t begin() const { return next_; }
 
     HWY_INLINE void prefetch_share() {
       if (next_ >= end_) return;
@@ -151,16 +165,18 @@ class Strips {
     const int64_t share_;
     int64_t next_;
     const int64_t end_;
+    const bool in_step_;
   };
 
   /// All heads of the keys that lie in the task.
   HWY_INLINE void prefetch(KeyRange keys) const {
     const int64_t end = keys.end < task_.keys.end ? keys.end : task_.keys.end;
+    const int64_t pieces = adjacent_ ? 1 : task_.num_heads, bytes = adjacent_ ? rows_.row_bytes() : row_bytes_;
     for (int64_t j = keys.begin, run; j < end; j += run) {
       run = rows_.run_length(j, end - j);
-      for (int64_t span = 0; span < spans_; ++span) {
-        const std::byte* address = row(j, span);
-        for (int64_t i = 0; i < run; ++i) prefetch_bytes(address + i * rows_.row_bytes(), span_bytes_);
+      for (int64_t h = 0; h < pieces; ++h) {
+        const std::byte* address = row(j, h);
+        for (int64_t i = 0; i < run; ++i) prefetch_bytes(address + i * rows_.row_bytes(), bytes);
       }
     }
   }
@@ -173,8 +189,9 @@ class Strips {
   const DecodeTask& task_;
   const DType dtype_;
   const int64_t head_dim_, stride_, keys_, keys_ahead_, row_bytes_;
+  const bool adjacent_;  // nothing between the rows of the task's heads, nor between keys
+  const bool in_step_;   // see Ahead
   const bool in_place_;
-  int64_t spans_, span_bytes_;  // what lies together of one key, all heads where they are adjacent
 };
 
 }  // namespace onchip::cpu::HWY_NAMESPACE
