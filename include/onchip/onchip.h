@@ -113,7 +113,7 @@ typedef struct onchip_attention {
   int64_t max_seqlen_q;      /* longest sequences, for tensors in device memory, where lengths cannot be looked at; */
   int64_t max_seqlen_k;      /* 0: as long as shapes allow */
   int32_t device;            /* CUDA device whose memory holds all tensors and the workspace; −1: host memory */
-  int32_t batch_invariant;   /* 1: the bits of a sequence's results do not depend on the rest of the batch */
+  int32_t batch_invariant;   /* 1: a sequence's results do not depend on the others of its batch, to the last bit */
 } onchip_attention;
 
 /* Nothing present, no bounds, the defaults. */

@@ -93,10 +93,12 @@ struct Attention {
   std::string at_least;  ///< strict mode: refuse implementations that rank below the named one
   int num_threads = 0;   ///< CPU threads; 0: all that this process may use
 
-  bool allow_tf32 = false;       ///< f32 products may round their factors to TF32 where that is faster
-  int device = -1;               ///< CUDA device whose memory holds every tensor and the workspace; −1: host memory
-  bool batch_invariant = false;  ///< the bits of a sequence's results do not depend on the rest of the batch
-  void* stream = nullptr;  ///< CUstream that the call is queued on, without waiting for it; null: the default stream
+  /// A sequence's results do not depend on the others of its batch, to the last bit; slower where batches are small or
+  /// mixed. (Sums over the batch do: dsink, dbias that broadcasts over it, gradients of shared pages.)
+  bool batch_invariant = false;
+  bool allow_tf32 = false;  ///< f32 products may round their factors to TF32 where that is faster
+  int device = -1;          ///< CUDA device whose memory holds every tensor and the workspace; −1: host memory
+  void* stream = nullptr;   ///< CUstream that the call is queued on, without waiting for it; null: the default stream
   /// Longest sequences, for tensors in device memory, where lengths cannot be looked at; 0: as long as shapes allow.
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
 };

@@ -96,6 +96,7 @@ class BackwardInDouble {
   Problem as_forward() const {
     Problem forward = problem_;
     forward.pass = Pass::forward;
+    forward.args.batch_invariant = false;  // it is: all of it runs in tiles
     return forward;
   }
 

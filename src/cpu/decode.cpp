@@ -7,6 +7,7 @@
 #include "core/rows.hpp"
 #include "core/threads.hpp"
 #include "cpu/decode_kernel.hpp"
+#include "cpu/few_rows.hpp"
 #include "cpu/finish_rows.hpp"
 #include "cpu/implementations.hpp"
 
@@ -29,7 +30,10 @@ constexpr std::int64_t kTasksPerThread = 2;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-std::int64_t max_rows(const Problem& problem) { return problem.max_seqlen_q * problem.heads_per_kv(); }
+/// Of the sequences that are handled here.
+std::int64_t max_rows(const Problem& problem) {
+  return std::min(kMaxRows, problem.max_seqlen_q * problem.heads_per_kv());
+}
 
 /// Chunks of one KV head: those that some row may see. Chunks begin at multiples of kChunkKeys.
 struct ChunkRange {
@@ -179,8 +183,8 @@ void configure_as(const Problem& problem, Plan& plan) {
 }
 
 template <typename T>
-Status run_as(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  if (max_rows(problem) == 0) return {};
+void run_as(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
+  if (max_rows(problem) == 0) return;
   WorkspaceCursor cursor(workspace);
   const Partials<T> partials(problem, cursor);
   const std::size_t bytes = scratch_bytes<T>(problem);
@@ -192,7 +196,7 @@ Status run_as(const Problem& problem, const Plan& plan, std::span<std::byte> wor
   parallel_tasks(problem.batch * chunks * groups, plan.num_threads, [&](std::int64_t index, int thread) {
     const std::int64_t head = index % groups * group, chunk = index / groups % chunks, batch = index / groups / chunks;
     DecodeTask task{whole_block(problem, batch, head), std::min(group, heads - head), {}};
-    if (task.rows() == 0) return;
+    if (task.rows() == 0 || task.rows() > kMaxRows) return;
     const KeyRange seen = task.first.keys_of_any();
     const ChunkRange range = chunks_of(seen);
     if (chunk >= range.count) return;
@@ -204,17 +208,17 @@ Status run_as(const Problem& problem, const Plan& plan, std::span<std::byte> wor
 
   parallel_tasks(problem.batch * heads, plan.num_threads, [&](std::int64_t task, int thread) {
     const QueryBlock block = whole_block(problem, task / heads, task % heads);
+    if (block.rows > kMaxRows) return;
     const RowMerger<T> merger(problem, partials, block);
     auto* sum = reinterpret_cast<T*>(scratch + static_cast<std::size_t>(thread) * bytes);
     for (std::int64_t r = 0; r < block.rows; ++r) merger.merge(r, sum);
   });
-  return {};
 }
 
 std::optional<std::string> reject(const Problem& problem) {
-  if (max_rows(problem) <= kMaxRows) return std::nullopt;
-  return fmt::format("{} query rows share a KV head, at most {} are handled with split keys", max_rows(problem),
-                     kMaxRows);
+  const std::int64_t rows = problem.max_seqlen_q * problem.heads_per_kv();
+  if (rows <= kMaxRows) return std::nullopt;
+  return fmt::format("{} query rows share a KV head, at most {} are handled with split keys", rows, kMaxRows);
 }
 
 void configure(const Problem& problem, Plan& plan) {
@@ -222,11 +226,27 @@ void configure(const Problem& problem, Plan& plan) {
 }
 
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
-  return problem.dtype() == DType::f64 ? run_as<double>(problem, plan, workspace)
-                                       : run_as<float>(problem, plan, workspace);
+  problem.dtype() == DType::f64 ? run_as<double>(problem, plan, workspace) : run_as<float>(problem, plan, workspace);
+  return {};
 }
 
 }  // namespace
+
+bool has_few_rows(const Problem& problem, const Sequence& sequence) {
+  return sequence.seqlen_q * problem.heads_per_kv() <= kMaxRows;
+}
+
+std::size_t few_rows_bytes(const Problem& problem) {
+  Plan plan;
+  configure(problem, plan);
+  return plan.workspace_bytes;
+}
+
+Status forward_few_rows(const Problem& problem, std::span<std::byte> workspace) {
+  Plan plan;
+  configure(problem, plan);
+  return run(problem, plan, workspace);
+}
 
 const Implementation kDecode{"cpu_decode", Backend::cpu, Pass::forward, reject, configure, run};
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/threads.hpp"
+#include "cpu/few_rows.hpp"
 #include "cpu/forward_in_double.hpp"
 #include "cpu/forward_kernel.hpp"
 #include "cpu/host.hpp"
@@ -53,11 +54,13 @@ float block_work(const QueryBlock& block) {
   return keys * static_cast<float>(block.rows);
 }
 
-/// Fills `tasks`, longest first, and returns how many there are.
+/// Fills `tasks`, longest first, and returns how many there are. Batch-invariant, sequences of few rows are left to
+/// split-key attention, as when they are alone.
 std::int64_t make_tasks(const Problem& problem, const TileConfig& tile, const HeadSelection& selected, Task* tasks) {
   std::int64_t count = 0;
   float most_work = 0;
   for (std::int64_t batch = 0; batch < problem.batch; ++batch) {
+    if (problem.args.batch_invariant && has_few_rows(problem, problem.sequence(batch))) continue;
     const std::int64_t blocks = ceil_div(packed_rows(problem, problem.sequence(batch)), tile.tile_m);
     for (std::int64_t block = 0; block < blocks; ++block) {
       Task task{0, 0, batch, block};
@@ -145,26 +148,27 @@ Plan plan_in_double(const Problem& problem) {
 }
 
 void configure(const Problem& problem, Plan& plan) {
-  if (problem.dtype() == DType::f64) return configure_as<double>(problem, plan);
-  configure_as<float>(problem, plan);
   WorkspaceCursor cursor;
   const LargeLogits large(problem, cursor);
-  plan.workspace_bytes = cursor.used_bytes() + std::max({plan.workspace_bytes, plan_in_double(problem).workspace_bytes,
-                                                         LargeLogits::scratch_bytes(problem)});
+  std::size_t others = LargeLogits::scratch_bytes(problem);
+  if (problem.dtype() != DType::f64) others = std::max(others, plan_in_double(problem).workspace_bytes);
+  if (problem.args.batch_invariant) others = std::max(others, few_rows_bytes(problem));
+  problem.dtype() == DType::f64 ? configure_as<double>(problem, plan) : configure_as<float>(problem, plan);
+  plan.workspace_bytes = cursor.used_bytes() + std::max(plan.workspace_bytes, others);
 }
 
+/// The parts of a pass take turns with the workspace.
 Status run(const Problem& problem, const Plan& plan, std::span<std::byte> workspace) {
   WorkspaceCursor cursor(workspace);
   const LargeLogits large(problem, cursor);
   const std::span<std::byte> scratch = workspace.subspan(cursor.used_bytes());
   large.start(problem.num_threads, scratch.data());
-  if (problem.dtype() == DType::f64) {
+  if (problem.dtype() == DType::f64)
     run_as<double>(problem, plan, {large, false}, scratch);
-    return {};
-  }
-  run_as<float>(problem, plan, {large, false}, scratch);
+  else
+    run_as<float>(problem, plan, {large, false}, scratch);
   if (large.any()) run_as<double>(problem, plan_in_double(problem), {large, true}, scratch);
-  return {};
+  return problem.args.batch_invariant ? forward_few_rows(problem, scratch) : Status();
 }
 
 }  // namespace

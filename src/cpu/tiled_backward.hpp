@@ -47,17 +47,17 @@ struct TaskGroups {
 };
 
 /// Marks all heads of a group where one of them is marked: they are added to one sum. So are the sequences that share
-/// pages.
+/// pages. Batch-invariant, those are always marked: nothing then follows from the others.
 inline void mark_whole_groups(const Problem& problem, const LargeLogits& large) {
   const TaskGroups groups(problem);
   const bool pages = problem.layout_k == Layout::paged && (problem.args.dk.present() || problem.args.dv.present());
   const bool all_sequences = pages || groups.sequences != problem.batch;
   const bool all_heads = pages || groups.heads != problem.num_heads_kv;
   const std::int64_t sequences = all_sequences ? problem.batch : 1, heads = all_heads ? problem.num_heads_kv : 1;
-  if (sequences * heads == 1) return;
+  if (sequences * heads == 1 && !all_sequences) return;
   for (std::int64_t b = 0; b < problem.batch; b += sequences)
     for (std::int64_t h = 0; h < problem.num_heads_kv; h += heads) {
-      bool any = false;
+      bool any = problem.args.batch_invariant && all_sequences;
       const auto for_each = [&](auto&& visit) {
         for (std::int64_t i = 0; i < sequences * heads; ++i) visit(b + i / heads, h + i % heads);
       };
@@ -71,18 +71,25 @@ struct BackwardTask {
   std::int32_t sequence_group, head_group, split;
 };
 
-/// The largest tile that the problem is worth, and splits.
+/// Splits where a sequence's neighbours must not matter: dq is kept once for each.
+inline constexpr std::int64_t kMostInvariantSplits = 4;
+
+/// The largest tile that the problem is worth, and splits. Batch-invariant, neither follows from lengths or the batch.
 template <typename T>
 TileConfig choose_backward_tile(const Problem& problem) {
   const BackwardShape shape = backward_shape<T>();
   model::CpuTileRequest request = model::cpu_tile_request(problem, sizeof(T), shape.panel_lanes, kKeyGranule);
   request.seqlen_q = request.seqlen_k = kNominalLength;
   TileConfig tile = model::choose_cpu_tile(request, host_caches());
+  const TaskGroups groups(problem);
+  if (problem.args.batch_invariant) {
+    tile.num_splits = std::clamp<std::int64_t>(ceil_div(kEnoughTasks, groups.heads), 1, kMostInvariantSplits);
+    return tile;
+  }
   const std::int64_t rows = std::max<std::int64_t>(1, problem.max_seqlen_q * problem.heads_per_kv());
   const std::int64_t keys = std::max<std::int64_t>(1, problem.max_seqlen_k);
   tile.tile_m = std::min(tile.tile_m, ceil_div(rows, shape.vector_lanes) * shape.vector_lanes);
   tile.tile_n = std::min(tile.tile_n, ceil_div(keys, kKeyGranule) * kKeyGranule);
-  const TaskGroups groups(problem);
   const std::int64_t tasks = std::max<std::int64_t>(1, groups.sequences * groups.heads);
   const std::int64_t copy_bytes =
       query_rows(problem) * problem.num_heads_q * padded<T>(problem.head_dim) * static_cast<std::int64_t>(sizeof(T));
@@ -95,6 +102,7 @@ TileConfig choose_backward_tile(const Problem& problem) {
 /// The same number of tiles, each no taller than needed. Workspace is sized for the tile before that, which does not
 /// grow when sequences turn out shorter.
 inline TileConfig with_even_tiles(const Problem& problem, TileConfig tile) {
+  if (problem.args.batch_invariant) return tile;
   const std::int64_t keys = std::max<std::int64_t>(1, problem.max_seqlen_k);
   const std::int64_t even = ceil_div(keys, ceil_div(keys, tile.tile_n));
   tile.tile_n = ceil_div(even, kKeyGranule) * kKeyGranule;

@@ -130,8 +130,8 @@ class BatchInvariance : public BackendTest {
   }
 };
 
-/// Each implementation by itself: which one runs may depend on the longest sequence of the batch. dq is not held to it:
-/// it is a sum over splits of the keys, whose number follows from the whole batch.
+/// Each implementation by itself, outside of the mode: which one runs may then depend on the longest sequence of the
+/// batch. dq is not held to it: it is a sum over splits of the keys, whose number follows from the whole batch.
 TEST_P(BatchInvariance, ASequenceAloneHasTheSameBits) {
   const std::vector<std::vector<Part>> batches{{{3, 2500}, {130, 130}, {1, 700}, {300, 40}, {64, 400}},
                                                {{1, 5000}, {4, 64}, {2, 1300}}};
@@ -149,6 +149,95 @@ TEST_P(BatchInvariance, ASequenceAloneHasTheSameBits) {
   }
 }
 
+class BatchInvariantMode : public BatchInvariance {
+ protected:
+  static std::vector<TensorBuffer*> by_query(Case& c) { return {&c.o, &c.dq}; }
+  static std::vector<TensorBuffer*> by_key(Case& c) { return {&c.dk, &c.dv}; }
+
+  /// A packed batch against each of its sequences, through the public interface: packed alone, and dense alone.
+  void expect_each_alone(Case& all, const std::vector<Part>& parts) {
+    all.options.batch_invariant = true;
+    set_statistics(all);
+    ASSERT_EQ(run_passes(all, GetParam()), "");
+    std::int64_t begin_q = 0, begin_k = 0;
+    for (const Part& part : parts) {
+      SCOPED_TRACE(std::to_string(part.length_q) + " queries, " + std::to_string(part.length_k) + " keys");
+      Case alone = packed_case(all.q.view().dtype, {part}, all.q.view().shape[1]);
+      alone.options.batch_invariant = true;
+      alone.q = rows_of(all.q, begin_q, part.length_q), alone.dout = rows_of(all.dout, begin_q, part.length_q);
+      alone.k = rows_of(all.k, begin_k, part.length_k), alone.v = rows_of(all.v, begin_k, part.length_k);
+      Case dense = dense_of(alone, part);
+      for (Case* one : {&alone, &dense}) {
+        set_statistics(*one);
+        ASSERT_EQ(run_passes(*one, GetParam()), "");
+        for (int n = 0; n < 2; ++n) {
+          EXPECT_EQ(by_query(*one)[n]->values(), rows_of(*by_query(all)[n], begin_q, part.length_q).values()) << n;
+          EXPECT_EQ(by_key(*one)[n]->values(), rows_of(*by_key(all)[n], begin_k, part.length_k).values()) << n;
+        }
+      }
+      begin_q += part.length_q, begin_k += part.length_k;
+    }
+  }
+
+  static Case dense_of(const Case& packed, const Part& part) {
+    const Tensor q = packed.q.view();
+    Case c = dense_case(q.dtype, {1, part.length_q, part.length_k, q.shape[1], 2, 64, 64}, 1, true);
+    c.options = packed.options;
+    c.q.assign(packed.q.values()), c.k.assign(packed.k.values()), c.v.assign(packed.v.values());
+    c.dout.assign(packed.dout.values());
+    return c;
+  }
+};
+
+/// Longer and shorter neighbours, few rows and many, logits that want double in some sequences.
+TEST_P(BatchInvariantMode, ASequenceAloneHasTheSameBits) {
+  const std::vector<std::vector<Part>> batches{{{3, 1500}, {130, 130}, {1, 700}, {200, 40}},
+                                               {{1, 2500}, {4, 64}},
+                                               {{1, 90}, {170, 600}},
+                                               {{100, 150}, {5, 0}, {0, 7}, {40, 40}}};
+  for (std::size_t n = 0; n < batches.size(); ++n)
+    for (const DType type : {DType::f32, DType::bf16})
+      for (const bool large_logits : {false, true}) {
+        const std::int64_t heads = n % 2 == 0 ? 2 : 6;
+        SCOPED_TRACE(std::string(name(type)) + ", batch " + std::to_string(n));
+        Case all = packed_case(type, batches[n], heads);
+        if (large_logits) {
+          std::vector<double> q = all.q.values();
+          const auto end = static_cast<std::size_t>(batches[n][0].length_q * heads * 64);
+          for (std::size_t at = 0; at < end; ++at) q[at] *= 6000;
+          all.q.assign(q);
+        }
+        expect_each_alone(all, batches[n]);
+      }
+}
+
+/// What sums over the batch may differ; what is a sequence's own may not.
+TEST_P(BatchInvariantMode, SumsOverTheBatchChangeNothingElse) {
+  const std::vector<Part> parts{{60, 90}, {200, 300}};
+  for (const DType type : {DType::f32, DType::bf16}) {
+    std::vector<Case> cases;
+    for (const double factor : {1.0, 6000.0}) {
+      Case c = packed_case(type, parts, 4);
+      std::vector<double> q = c.q.values();
+      for (std::size_t n = 0; n < 60 * 4 * 64; ++n) q[n] *= factor;
+      c.q.assign(q);
+      c.bias = TensorBuffer(DType::f32, {1, 1, 200, 300});
+      Rng rng(5);
+      c.bias.fill([&] { return rng.normal(); });
+      c.dbias = c.bias;
+      c.options.batch_invariant = true;
+      set_statistics(c);
+      ASSERT_EQ(run_passes(c, GetParam()), "");
+      cases.push_back(std::move(c));
+    }
+    for (int n = 0; n < 2; ++n) {
+      EXPECT_EQ(rows_of(*by_query(cases[0])[n], 60, 200).values(), rows_of(*by_query(cases[1])[n], 60, 200).values());
+      EXPECT_EQ(rows_of(*by_key(cases[0])[n], 90, 300).values(), rows_of(*by_key(cases[1])[n], 90, 300).values());
+    }
+  }
+}
+
+ONCHIP_FOR_EACH_BACKEND(BatchInvariantMode);
 ONCHIP_FOR_EACH_BACKEND(Determinism);
 ONCHIP_FOR_EACH_BACKEND(BatchInvariance);
 

@@ -91,6 +91,10 @@ void AttentionOptions::add_execution(CLI::App& command) {
                   "Refuse to run anything slower than this implementation (names: onchip explain)")
       ->type_name("NAME")
       ->group(kGroup);
+  command
+      .add_flag("--batch-invariant", batch_invariant,
+                "A sequence's results do not depend on the others of its batch, to the last bit")
+      ->group(kGroup);
   command.add_option("--threads", num_threads, "CPU threads (default 0: all that this process may use)")
       ->type_name("N")
       ->group(kGroup);
@@ -104,6 +108,7 @@ void AttentionOptions::apply(Attention& problem) const {
   problem.alignment = top_left ? Alignment::top_left : Alignment::bottom_right;
   problem.backend = parse_backend("--backend", backend);
   problem.num_threads = num_threads;
+  problem.batch_invariant = batch_invariant;
 }
 
 Attention AttentionOptions::for_pass(Attention problem, Pass pass) const {

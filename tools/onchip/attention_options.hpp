@@ -18,11 +18,12 @@ struct AttentionOptions {
   double softcap = 0.0;
   std::string backend = "auto";
   std::string at_least;
+  bool batch_invariant = false;
   int num_threads = 0;
 
   /// --causal, --window, --scale, --softcap, --top-left
   void add_function(CLI::App& command);
-  /// --backend, --at-least, --threads
+  /// --backend, --at-least, --batch-invariant, --threads
   void add_execution(CLI::App& command);
   /// Copies everything but at_least, which names an implementation of one pass: see for_pass().
   void apply(Attention& problem) const;
