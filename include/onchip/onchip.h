@@ -204,6 +204,9 @@ ONCHIP_API onchip_status onchip_merge_on_device(const onchip_tensor* o_parts, co
 ONCHIP_API onchip_status onchip_explain(const onchip_attention* problem, int32_t pass, int32_t format, char* buffer,
                                         size_t buffer_bytes, size_t* needed_bytes);
 
+ONCHIP_API onchip_status onchip_explain_decode(const onchip_decode_step* step, int32_t format, char* buffer,
+                                               size_t buffer_bytes, size_t* needed_bytes);
+
 /* "MAJOR.MINOR.PATCH" */
 ONCHIP_API const char* onchip_version(void);
 

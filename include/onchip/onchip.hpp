@@ -134,7 +134,8 @@ struct Plan {
   int num_threads = 1;
   std::size_t workspace_bytes = 0;  ///< to be given to forward() or backward(), aligned to 64 bytes
   Prediction predicted;
-  std::vector<Rejection> rejections;
+  std::vector<Rejection> rejections;  ///< fastest first, the implementation left out
+  int num_faster = 0;                 ///< how many of them rank above it
 };
 
 enum class StatusCode : std::int32_t {
@@ -194,6 +195,8 @@ struct Decode {
 };
 
 ONCHIP_API Plan plan(const Decode& problem);
+ONCHIP_API std::string explain(const Decode& problem);
+ONCHIP_API std::string explain_json(const Decode& problem);
 /// Rows are computed in f32 (f64 for f64) and rounded once, to the type of q or of the cache. A quantised cache is
 /// written with the given scales (nearest even, saturating; finite, not 0), or, where they are per token, with scales
 /// that it computes and writes: largest magnitude over the type's largest value, 1 for a row of zeros, NaN for one with

@@ -86,16 +86,16 @@ void merge_tensors(const onchip_tensor* o_parts, const onchip_tensor* lse_parts,
   merge_all(o_tensors, lse_tensors, tensor_from("o", *o), lse == nullptr ? Tensor{} : tensor_from("lse", *lse));
 }
 
-void explain_into(const onchip_attention* problem, std::int32_t pass, std::int32_t format, char* buffer,
-                  std::size_t buffer_bytes, std::size_t* needed_bytes) {
+/// Calls text_of(as_json) and copies what it returns.
+template <typename Text>
+void explain_into(std::int32_t format, char* buffer, std::size_t buffer_bytes, std::size_t* needed_bytes,
+                  const Text& text_of) {
   if (format != ONCHIP_EXPLAIN_TEXT && format != ONCHIP_EXPLAIN_JSON)
     fail(StatusCode::invalid_argument,
          fmt::format("format: {}, expected ONCHIP_EXPLAIN_TEXT or ONCHIP_EXPLAIN_JSON", format));
   if (buffer == nullptr && buffer_bytes != 0)
     fail(StatusCode::invalid_argument, fmt::format("buffer: NULL with {} bytes, expected its address", buffer_bytes));
-  const Attention attention = attention_from(problem);
-  const Pass of = pass_from(pass);
-  const std::string text = format == ONCHIP_EXPLAIN_TEXT ? explain(attention, of) : explain_json(attention, of);
+  const std::string text = text_of(format == ONCHIP_EXPLAIN_JSON);
   const std::size_t needed = text.size() + 1;
   if (needed_bytes != nullptr) *needed_bytes = needed;
   if (buffer == nullptr) return;
@@ -182,7 +182,21 @@ onchip_status onchip_merge_on_device(const onchip_tensor* o_parts, const onchip_
 
 onchip_status onchip_explain(const onchip_attention* problem, int32_t pass, int32_t format, char* buffer,
                              size_t buffer_bytes, size_t* needed_bytes) {
-  return guarded([&] { explain_into(problem, pass, format, buffer, buffer_bytes, needed_bytes); });
+  return guarded([&] {
+    explain_into(format, buffer, buffer_bytes, needed_bytes, [&](bool as_json) {
+      const onchip::Attention attention = attention_from(problem);
+      return as_json ? onchip::explain_json(attention, pass_from(pass)) : onchip::explain(attention, pass_from(pass));
+    });
+  });
+}
+
+onchip_status onchip_explain_decode(const onchip_decode_step* step, int32_t format, char* buffer, size_t buffer_bytes,
+                                    size_t* needed_bytes) {
+  return guarded([&] {
+    explain_into(format, buffer, buffer_bytes, needed_bytes, [&](bool as_json) {
+      return as_json ? onchip::explain_json(decode_from(step)) : onchip::explain(decode_from(step));
+    });
+  });
 }
 
 const char* onchip_version(void) { return onchip::version(); }

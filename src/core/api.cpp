@@ -71,6 +71,10 @@ Plan plan(const Decode& problem) {
   return planned;
 }
 
+std::string explain(const Decode& problem) { return to_text(plan(problem)); }
+
+std::string explain_json(const Decode& problem) { return to_json(plan(problem)); }
+
 Plan decode(const Decode& problem, std::span<std::byte> workspace) {
   DecodeProblem validated;
   check(make_decode_problem(problem, Use::run, validated));

@@ -6,6 +6,41 @@
 #include <vector>
 
 namespace onchip {
+namespace {
+
+bool is_empty(const Tensor& tensor) {
+  return std::any_of(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, [](std::int64_t n) { return n == 0; });
+}
+
+/// Addresses of a tensor that is not empty.
+struct Extent {
+  std::intptr_t first_element, last_element;  // of the first and the last index
+  std::intptr_t begin, end;
+  bool dense;  // no byte between belongs to nothing
+
+  explicit Extent(const Tensor& tensor) {
+    const auto element = static_cast<std::intptr_t>(size_of(tensor.dtype));
+    std::intptr_t below = 0, above = 0, count = 1;
+    for (int d = 0; d < tensor.rank; ++d) {
+      const std::intptr_t span = tensor.shape[d] > 1 ? tensor.stride[d] * (tensor.shape[d] - 1) : 0;
+      (span < 0 ? below : above) += span;
+      count *= tensor.shape[d];
+    }
+    first_element = reinterpret_cast<std::intptr_t>(tensor.data);
+    last_element = first_element + (below + above) * element;
+    begin = first_element + below * element;
+    end = first_element + (above + 1) * element;
+    dense = end - begin == count * element;
+  }
+
+  bool has(std::intptr_t address) const { return begin <= address && address < end; }
+  /// Certainly: slices of one tensor, which lie between each other, are apart.
+  bool overlaps(const Extent& other) const {
+    return first_element == other.first_element || (dense && (has(other.first_element) || has(other.last_element)));
+  }
+};
+
+}  // namespace
 
 std::string shape_text(const Tensor& tensor) {
   std::string text = "[";
@@ -63,15 +98,13 @@ Status check_overflow(const char* tensor_name, const Tensor& tensor) {
 Status check_view(const char* name, const Tensor& tensor) {
   ONCHIP_RETURN_IF_ERROR(check_overflow(name, tensor));
   const int last = tensor.rank - 1;
-  if (tensor.shape[last] > 1 && tensor.stride[last] != 1)
+  if (!is_empty(tensor) && tensor.shape[last] > 1 && tensor.stride[last] != 1)
     return invalid("{}: stride {} in the last dimension, expected 1 (contiguous)", name, tensor.stride[last]);
   return {};
 }
 
 Status check_data(const char* tensor_name, const Tensor& tensor, Use use) {
-  const bool empty =
-      std::any_of(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, [](std::int64_t n) { return n == 0; });
-  if (tensor.data == nullptr && use == Use::run && !empty)
+  if (tensor.data == nullptr && use == Use::run && !is_empty(tensor))
     return invalid("{}: data is null, expected the address of a {} tensor of type {}", tensor_name, shape_text(tensor),
                    name(tensor.dtype));
   if (reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(tensor.dtype) != 0)
@@ -94,6 +127,20 @@ Status check_writable(const char* name, const Tensor& tensor) {
                      size);
     reach += stride * (size - 1);
   }
+  return {};
+}
+
+Status check_apart(std::initializer_list<NamedOutput> outputs) {
+  for (auto one = outputs.begin(); one != outputs.end(); ++one)
+    for (auto other = outputs.begin(); other != one; ++other) {
+      const Tensor &a = one->tensor, &b = other->tensor;
+      if (!a.present() || !b.present() || a.data == nullptr || b.data == nullptr || is_empty(a) || is_empty(b))
+        continue;
+      const Extent x(a), y(b);
+      if (x.overlaps(y) || y.overlaps(x))
+        return invalid("{}: data at {} overlaps {} at {}, expected outputs in memory of their own", one->name, a.data,
+                       other->name, b.data);
+    }
   return {};
 }
 

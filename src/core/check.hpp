@@ -25,4 +25,11 @@ Status check_data(const char* name, const Tensor& tensor, Use use);
 /// No two elements share memory.
 Status check_writable(const char* name, const Tensor& tensor);
 
+struct NamedOutput {
+  const char* name;
+  const Tensor& tensor;
+};
+/// No two outputs share memory, as far as their addresses tell for certain.
+Status check_apart(std::initializer_list<NamedOutput> outputs);
+
 }  // namespace onchip

@@ -167,12 +167,31 @@ Status make_decode_problem(const Decode& args, Use use, DecodeProblem& p) {
   return check_positions(p);
 }
 
+/// Main memory that the append moves: new rows are read, and written as the cache holds them.
+void add_append(const DecodeProblem& p, Prediction& predicted) {
+  if (!p.appends()) return;
+  double new_keys = 0;
+  for (std::int64_t b = 0; b < p.before.batch; ++b) new_keys += static_cast<double>(p.num_new(p.before.sequence(b)));
+  // While lengths are unknown each packed sequence counts as the longest possible; together they are the tensor's rows.
+  if (p.before.layout_q == Layout::packed) new_keys = static_cast<double>(p.before.args.q.shape[0]);
+  const double rows = new_keys * static_cast<double>(p.before.num_heads_kv);
+  const auto of = [&](const Tensor& fresh, const Tensor& cache, ScaleGranularity scale, std::int64_t columns) {
+    const auto width = static_cast<double>(columns);
+    const double scale_bytes = scale == ScaleGranularity::token ? sizeof(float) : 0.0;
+    predicted.main_memory_read_bytes += rows * width * static_cast<double>(size_of(fresh.dtype));
+    predicted.main_memory_write_bytes += rows * (width * static_cast<double>(size_of(cache.dtype)) + scale_bytes);
+  };
+  of(p.args.k_new, p.before.args.k, p.before.k_scale_kind, p.before.head_dim);
+  of(p.args.v_new, p.before.args.v, p.before.v_scale_kind, p.before.head_dim_v);
+}
+
 /// Scratch of the append is free again when the attention begins. On a GPU there is none, but the lengths with the new
 /// keys are there.
 Status make_plan(const DecodeProblem& p, Plan& plan) {
   ONCHIP_RETURN_IF_ERROR(make_plan(p.after, plan));
   const std::size_t scratch = on_device(p) ? 0 : append_scratch_bytes(p);
   plan.workspace_bytes = rotated_bytes(p) + length_bytes(p) + std::max(scratch, plan.workspace_bytes);
+  add_append(p, plan.predicted);
   return {};
 }
 
@@ -193,6 +212,7 @@ Status run(const DecodeProblem& p, std::span<std::byte> workspace, Plan& plan) {
   }
   ONCHIP_RETURN_IF_ERROR(run(attention, scratch, plan));
   plan.workspace_bytes = whole.workspace_bytes;
+  plan.predicted = whole.predicted;
   return {};
 }
 

@@ -64,7 +64,7 @@ const Implementation* choose(const Problem& problem, const std::vector<const Imp
     if (reason)
       plan.rejections.push_back({candidate->name, *reason});
     else
-      chosen = candidate;
+      chosen = candidate, plan.num_faster = static_cast<int>(plan.rejections.size());
   }
   return chosen;
 }

@@ -302,7 +302,9 @@ Status check_lse(const Problem& p, Use use) {
 
 Status check_forward_results(const Problem& p, Use use) {
   const Attention& a = p.args;
-  if (use == Use::run && !a.o.present()) return invalid("o: missing, expected a tensor to write the output to");
+  if (use == Use::run && !a.o.present())
+    return invalid("o: missing, expected {}",
+                   p.pass == Pass::forward ? "a tensor to write the output to" : "the forward pass's output");
   if (a.o.present()) {
     ONCHIP_RETURN_IF_ERROR(check_like("o", a.o, a.q, p.head_dim_v, output_type(p.dtype())));
     ONCHIP_RETURN_IF_ERROR(check_data("o", a.o, use));
@@ -310,7 +312,8 @@ Status check_forward_results(const Problem& p, Use use) {
   if (a.lse.present()) ONCHIP_RETURN_IF_ERROR(check_lse(p, use));
   if (p.pass == Pass::backward) return {};
   if (a.o.present()) ONCHIP_RETURN_IF_ERROR(check_writable("o", a.o));
-  return a.lse.present() ? check_writable("lse", a.lse) : Status{};
+  if (a.lse.present()) ONCHIP_RETURN_IF_ERROR(check_writable("lse", a.lse));
+  return check_apart({{"o", a.o}, {"lse", a.lse}});
 }
 
 Status check_gradient(const char* name, const Tensor& gradient, const char* of, const Tensor& input, Use use) {
@@ -339,7 +342,8 @@ Status check_backward(const Problem& p, Use use) {
   ONCHIP_RETURN_IF_ERROR(check_gradient("dk", a.dk, "k", a.k, use));
   ONCHIP_RETURN_IF_ERROR(check_gradient("dv", a.dv, "v", a.v, use));
   ONCHIP_RETURN_IF_ERROR(check_gradient("dbias", a.dbias, "bias", a.bias, use));
-  return check_gradient("dsink", a.dsink, "sink", a.sink, use);
+  ONCHIP_RETURN_IF_ERROR(check_gradient("dsink", a.dsink, "sink", a.sink, use));
+  return check_apart({{"dq", a.dq}, {"dk", a.dk}, {"dv", a.dv}, {"dbias", a.dbias}, {"dsink", a.dsink}});
 }
 
 void resolve_options(const Attention& a, Problem& p) {

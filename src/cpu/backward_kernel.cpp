@@ -230,6 +230,7 @@ class BackwardTile {
     for (int64_t lane = 0; lane < lanes; lane += panel)
       one_panel(keys, lane, lanes - lane < panel ? lanes - lane : panel, window_edge, cover == MaskCover::some, rows,
                 prefetch);
+    if (!finite && args_.bias.present()) differentiate_by_pair(block, keys, rows);
     if (tile_.dbias != nullptr) add_bias_gradient(block);
     if (problem_.softcap > 0) multiply_tile(keys, lanes, s_.through_softcap, s_.ds);
     if (finite)
@@ -276,6 +277,26 @@ class BackwardTile {
       }
   }
 
+  bool sees(int64_t lane, int64_t j) const {
+    const bool in_window = s_.table.key_begin[lane] <= j && j < s_.table.key_end[lane];
+    return in_window && (s_.table.mask == nullptr || s_.table.mask[lane][j] != std::byte{0});
+  }
+
+  /// A bias of −∞ gives a key that is seen P = 0, but not dS = 0 where dP is NaN or infinite.
+  HWY_NOINLINE void differentiate_by_pair(const QueryBlock& block, KeyRange keys, const RowStatistics<T>& rows) {
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const int64_t key = j - tile_.keys.begin;
+      for (int64_t lane = 0; lane < block.rows; ++lane) {
+        const int64_t at = key * s_.lanes + lane;
+        if (s_.p[at] != 0 || !sees(lane, j)) continue;
+        T dp = 0;
+        for (int64_t c = 0; c < problem_.head_dim_v; ++c)
+          dp += s_.dout[lane * s_.v_stride + c] * s_.v[key * s_.v_stride + c];
+        s_.ds[at] = s_.p[at] * (dp - rows.delta[lane]);
+      }
+    }
+  }
+
   void add_products(const QueryBlock& block, KeyRange keys) {
     const T* p = from_key(s_.p, keys.begin, s_.lanes);
     const T* ds = from_key(s_.ds, keys.begin, s_.lanes);
@@ -297,9 +318,7 @@ class BackwardTile {
     for (int64_t j = keys.begin; j < keys.end; ++j) {
       const int64_t key = j - tile_.keys.begin;
       for (int64_t lane = 0; lane < block.rows; ++lane) {
-        const bool in_window = s_.table.key_begin[lane] <= j && j < s_.table.key_end[lane];
-        const bool unmasked = s_.table.mask == nullptr || s_.table.mask[lane][j] != std::byte{0};
-        if (!in_window || !unmasked) continue;
+        if (!sees(lane, j)) continue;
         const T p = s_.p[key * s_.lanes + lane], ds = s_.ds[key * s_.lanes + lane];
         add_row(p, s_.dout + lane * s_.v_stride, problem_.head_dim_v, s_.dv + key * s_.v_stride);
         add_row(ds, s_.q + lane * s_.k_stride, problem_.head_dim, s_.dk + key * s_.k_stride);

@@ -176,7 +176,9 @@ template <typename T>
 void configure_as(const Problem& problem, Plan& plan) {
   const std::int64_t tasks =
       problem.batch * max_chunks(problem) * ceil_div(problem.num_heads_kv, heads_per_task(problem));
-  plan.num_threads = static_cast<int>(std::clamp<std::int64_t>(tasks, 1, problem.num_threads));
+  plan.num_threads = problem.max_seqlen_k == 0
+                         ? 1  // all there is to do is to clear o
+                         : static_cast<int>(std::clamp<std::int64_t>(tasks, 1, problem.num_threads));
   plan.tile = {max_rows(problem), kChunkKeys, max_chunks(problem), kChunkKeys};
   plan.workspace_bytes =
       Partials<T>::bytes(problem) + static_cast<std::size_t>(plan.num_threads) * scratch_bytes<T>(problem);

@@ -214,8 +214,14 @@ class TiledBackward {
         continue;
       }
       const double lse_log2 = lse * kLog2E;
-      rounded = lse == kInfinity ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(lse_log2);
-      if (std::isfinite(rounded)) rest = static_cast<T>(lse_log2 - static_cast<double>(rounded));
+      if (lse == kInfinity) {
+        // An infinite score gets P = NaN, the others 0, as ∞ − ∞ and s − ∞ have it; +∞ alone is taken.
+        rounded = std::numeric_limits<T>::max();
+        rest = static_cast<T>(kInfinity);
+      } else {
+        rounded = static_cast<T>(lse_log2);
+      }
+      if (lse != kInfinity && std::isfinite(rounded)) rest = static_cast<T>(lse_log2 - static_cast<double>(rounded));
       kernels.load(args_.o.dtype, o_rows.at(s, i, head), problem_.head_dim_v, T{1}, o);
       kernels.load(args_.dout.dtype, dout_rows.at(s, i, head), problem_.head_dim_v, T{1}, dout);
       delta = kernels.dot(o, dout, problem_.head_dim_v);

@@ -121,6 +121,11 @@ TEST(CApi, ExplainIntoABuffer) {
   std::vector<char> text(10000);
   ASSERT_EQ(explain(ONCHIP_EXPLAIN_TEXT, text.data(), text.size(), nullptr), ONCHIP_OK);
   EXPECT_EQ(std::string(text.data()).rfind("forward pass: ", 0), 0u);
+  std::size_t of_decode = 0;
+  ASSERT_EQ(onchip_explain_decode(&s.step, ONCHIP_EXPLAIN_TEXT, nullptr, 0, &of_decode), ONCHIP_OK);
+  std::vector<char> decode_text(of_decode);
+  ASSERT_EQ(onchip_explain_decode(&s.step, ONCHIP_EXPLAIN_TEXT, decode_text.data(), of_decode, nullptr), ONCHIP_OK);
+  EXPECT_EQ(std::string(decode_text.data()).rfind("forward pass: cpu_decode", 0), 0u) << decode_text.data();
   expect_invalid(explain(2, nullptr, 0, nullptr), "format: 2, expected ONCHIP_EXPLAIN_TEXT or ONCHIP_EXPLAIN_JSON");
   expect_invalid(explain(0, nullptr, 5, nullptr), "buffer: NULL with 5 bytes, expected its address");
 }

@@ -187,6 +187,25 @@ TEST(Decode, WorkspaceOfThePlanIsEnough) {
   rig.check();
 }
 
+TEST(Decode, PredictsTheAppendAndExplainsItself) {
+  DecodeOptions options;
+  DecodeRig rig(options, {3, 2, 1});
+  rig.draw({2, 2, 2});
+  const Decode appending = rig.problem();
+  Decode without = appending;
+  without.k_new = without.v_new = {};
+  const Prediction with = plan(appending).predicted, alone = plan(without).predicted;
+  const auto bytes = [](const Tensor& t) {
+    return static_cast<double>(t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3]) *
+           static_cast<double>(size_of(t.dtype));
+  };
+  EXPECT_GE(with.main_memory_read_bytes,
+            alone.main_memory_read_bytes + bytes(appending.k_new) + bytes(appending.v_new));
+  EXPECT_GT(with.main_memory_write_bytes, alone.main_memory_write_bytes);
+  EXPECT_NE(explain(appending).find("forward pass: " + plan(appending).implementation), std::string::npos);
+  EXPECT_NE(explain_json(appending).find("\"implementation\""), std::string::npos);
+}
+
 TEST(Decode, PlansWithoutData) {
   DecodeOptions options;
   options.rotary = 12;

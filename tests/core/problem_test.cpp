@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 
-#include "support/case.hpp"
+#include "support/cases.hpp"
 
 namespace onchip::test {
 namespace {
@@ -355,6 +355,8 @@ TEST(Problem, RefusesBadResults) {
                      {[](Attention& a) { a.lse.shape[2] = 4; }, {"lse: shape [2, 4, 4]", "[B, Hq, Sq] = [2, 4, 3]"}},
                      {[](Attention& a) { a.lse.stride[2] = 0; }, {"lse: stride 0", "do not overlap"}},
                      {[](Attention& a) { a.lse.data = nullptr; }, {"lse: data is null"}},
+                     {[](Attention& a) { a.lse.data = a.o.data; }, {"lse: data at", "overlaps o at", "of their own"}},
+                     {[](Attention& a) { a.lse.data = static_cast<float*>(a.o.data) + 7; }, {"lse", "overlaps o"}},
                  });
   Attention without = c.forward_args();
   without.lse = {};
@@ -380,7 +382,9 @@ TEST(Problem, RefusesBadGradients) {
   expect_refused(c.backward_args(),
                  {
                      {[](Attention& a) { a.lse = {}; }, {"lse: missing", "forward pass"}},
-                     {[](Attention& a) { a.o = {}; }, {"o: missing"}},
+                     {[](Attention& a) { a.o = {}; }, {"o: missing, expected the forward pass's output"}},
+                     {[](Attention& a) { a.dk.data = a.dq.data; }, {"dk: data at", "overlaps dq at"}},
+                     {[](Attention& a) { a.dsink.data = static_cast<float*>(a.dv.data) + 9; }, {"dsink", "dv"}},
                      {[](Attention& a) { a.dout = {}; }, {"dout: missing", "gradient of o"}},
                      {[](Attention& a) { a.dout.shape[3] = 8; }, {"dout: shape [2, 3, 4, 8]", "[2, 3, 4, 6]"}},
                      {[](Attention& a) { a.dout.dtype = DType::f16; }, {"dout: type f16", "f32"}},
@@ -413,6 +417,30 @@ TEST(Problem, QuantisedKeysHaveNoBackward) {
   const Status status = make(c.backward_args(), Pass::backward);
   EXPECT_EQ(status.code(), StatusCode::unsupported);
   EXPECT_NE(status.message().find("k: type i8, the backward pass takes"), std::string::npos) << status.message();
+}
+
+/// Slices of one tensor [B, S, 3, H, D] lie between each other without sharing an element.
+TEST(Problem, GradientsMayBeSlicesOfOneTensor) {
+  Case c = dense_case(DType::f32, {2, 6, 6, 2, 2, 8, 8}, 1, true);
+  std::vector<float> fused(2 * 6 * 3 * 2 * 8);
+  Attention a = c.backward_args();
+  int slice = 0;
+  for (Tensor* t : {&a.dq, &a.dk, &a.dv}) {
+    t->data = fused.data() + slice++ * 2 * 8;
+    t->stride = {6 * 3 * 2 * 8, 3 * 2 * 8, 8, 1};
+  }
+  expect_accepted(a, Pass::backward);
+}
+
+TEST(Problem, StridesOfNothingAreNotLookedAt) {
+  Case c;
+  c.q = TensorBuffer(DType::f32, {2, 3, 4, 8});
+  c.k = TensorBuffer(DType::f32, {2, 0, 2, 8});
+  c.v = TensorBuffer(DType::f32, {2, 0, 2, 6});
+  add_results(c, false);
+  Attention a = c.forward_args();
+  a.k.stride = a.v.stride = {};
+  expect_accepted(a);
 }
 
 TEST(Problem, EmptyIsLegal) {

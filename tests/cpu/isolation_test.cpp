@@ -145,6 +145,38 @@ TEST_P(Isolation, RowsWithoutKeys) {
     }
 }
 
+/// A bias of −∞ gives P = 0 and hides nothing: 0·NaN is NaN. One of +∞ gives P = NaN for its key and 0 for the others.
+TEST_P(Isolation, InfinityInTheBias) {
+  for (const DType type : {DType::f64, DType::f32, DType::bf16})
+    for (const double infinity : {-kInfinity, kInfinity})
+      for (const double value : {0.5, kNan}) {
+        SCOPED_TRACE(std::string(name(type)) + ", bias " + std::to_string(infinity) + ", v " + std::to_string(value));
+        Case c = dense_case(type, {1, 40, 50, 2, 1, 16, 16}, 31, has_backward());
+        c.bias = TensorBuffer(DType::f32, {1, 1, 40, 50});
+        Rng rng(3);
+        c.bias.fill([&] { return rng.normal(); });
+        std::vector<double> bias = c.bias.values(), v = c.v.values();
+        bias[12 * 50 + 20] = infinity, v[20 * 16 + 3] = value;
+        c.bias.assign(bias), c.v.assign(v);
+        if (c.gradients()) {
+          c.dbias = c.bias;
+          set_statistics(c);
+        }
+        ASSERT_EQ(run_passes(c, GetParam()), "");
+        for (const std::string& failure : compare_results(c, Pass::forward)) ADD_FAILURE() << failure;
+        if (!c.gradients()) continue;
+        const Results exact = exact_attention(c.backward_args(), true);
+        const auto expect_nan_alike = [](const TensorBuffer& got, const std::vector<double>& wanted,
+                                         const char* label) {
+          const std::vector<double> values = got.values();
+          for (std::size_t n = 0; n < values.size(); ++n)
+            ASSERT_EQ(std::isnan(values[n]), std::isnan(wanted[n])) << label << "[" << n << "]";
+        };
+        expect_nan_alike(c.dq, exact.dq, "dq"), expect_nan_alike(c.dk, exact.dk, "dk");
+        expect_nan_alike(c.dv, exact.dv, "dv"), expect_nan_alike(c.dbias, exact.dbias, "dbias");
+      }
+}
+
 ONCHIP_FOR_EACH_BACKEND(Isolation);
 
 }  // namespace

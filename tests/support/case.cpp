@@ -73,6 +73,7 @@ std::string describe(const Case& c) {
   if (o.causal) text += " causal";
   if (o.window_left >= 0 || o.window_right >= 0) text += fmt::format(" window={},{}", o.window_left, o.window_right);
   if (o.alignment == Alignment::top_left) text += " top_left";
+  if (o.batch_invariant) text += " batch_invariant";
   text += fmt::format(" threads={}", o.num_threads);
   if (c.gradients())
     text += " gradients" + one_tensor("dout", c.dout) + one_tensor("dq", c.dq) + one_tensor("dk", c.dk) +

@@ -1,7 +1,11 @@
 // attend, with files that are not what they should be.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 
 #include "tools/bad_headers.hpp"
@@ -22,6 +26,40 @@ class BadFiles : public testing::Test {
 
   TemporaryFolder folder_;
 };
+
+TEST_F(BadFiles, WithoutAnEnd) {
+  expect_refusal(run_onchip({"attend", "/dev/zero", "-o", folder_.path("out")}), {"/dev/zero", "device"});
+  expect_refusal(run_onchip({"attend", "--q", "/dev/zero", "-o", folder_.path("out")}), {"/dev/zero", "device"});
+  expect_refusal(run_onchip({"traffic", "--machine", "/dev/zero"}), {"/dev/zero", "device"});
+}
+
+/// A writer that never stops, into a pipe.
+TEST_F(BadFiles, PipesWithoutAnEnd) {
+  const std::string pipe = folder_.path("pipe");
+  for (const std::string& content : {std::string(65536, '\0'), safetensors_file(small_tensors())}) {
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      ::signal(SIGPIPE, SIG_DFL);
+      std::FILE* file = std::fopen(pipe.c_str(), "w");
+      while (file != nullptr) std::fwrite(content.data(), 1, content.size(), file);
+      ::_exit(0);
+    }
+    expect_refusal(run_onchip({"attend", pipe, "-o", folder_.path("out")}), {"pipe"});
+    ::kill(writer, SIGKILL);
+    ::waitpid(writer, nullptr, 0);
+    std::filesystem::remove(pipe);
+  }
+  EXPECT_TRUE(folder_.files().empty());
+}
+
+TEST_F(BadFiles, ZeroByteInAName) {
+  std::string header = R"({"qX":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  header.replace(header.find('X'), 1, "\\u0000");
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  expect_refused(file + header + std::string(4, '\0'), {"'q?'", "expected some of"});
+}
 
 TEST_F(BadFiles, Missing) {
   expect_refusal(run_onchip({"attend", folder_.path("none"), "-o", folder_.path("out")}), {"none", "No such file"});

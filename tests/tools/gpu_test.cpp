@@ -29,6 +29,11 @@ TEST_F(GpuCommands, AttendSaysWhyThereIsNoGpu) {
   EXPECT_EQ(folder_.files(), std::vector<std::string>{"in"});
 }
 
+TEST_F(GpuCommands, BenchSaysWhyThereIsNoGpu) {
+  setenv("ONCHIP_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+  expect_refusal(run_onchip({"bench", "--backend", "cuda", "--seqlen", "8"}), {"CUDA driver: not found"});
+}
+
 TEST_F(GpuCommands, AttendCopiesThereAndBack) {
   use_fake_gpu();
   const std::string in = folder_.write("in", safetensors_file(small_tensors()));

@@ -47,6 +47,26 @@ TEST(OutputFile, KeepsTheLinkThatItIsReachedBy) {
   EXPECT_EQ(read_text(folder.path("real")), "after");
 }
 
+TEST(OutputFile, FollowsALinkToAFileThatIsNotThereYet) {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("real", folder.path("link"));
+  OutputFile file(folder.path("link"));
+  file.write(bytes_of("new"));
+  file.commit();
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("link")));
+  EXPECT_EQ(read_text(folder.path("real")), "new");
+  std::filesystem::create_symlink("round", folder.path("round"));
+  EXPECT_THROW(OutputFile(folder.path("round")), InputError);
+}
+
+TEST(OutputFile, TakesTheLongestName) {
+  const TemporaryFolder folder;
+  const std::string name(255, 'x');
+  OutputFile file(folder.path(name));
+  file.commit();
+  EXPECT_EQ(folder.files(), std::vector<std::string>{name});
+}
+
 TEST(OutputFile, HasTheUsualPermissions) {
   const TemporaryFolder folder;
   const mode_t mask = ::umask(022);

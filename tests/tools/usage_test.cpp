@@ -37,6 +37,17 @@ TEST_F(Usage, BenchSecondsOutOfRange) {
     expect_refusal(run_onchip({"bench", "--seconds", seconds}), {"--seconds", seconds});
 }
 
+TEST_F(Usage, EmptyPlacesInLists) {
+  for (const char* list : {"8,,9", ",8", "8,"})
+    expect_refusal(run_onchip({"bench", "--seqlen", list}), {"--seqlen", list, "empty"});
+  expect_refusal(run_onchip({"bench", "--seqlen", "8,x"}), {"--seqlen", "'x'"});
+  expect_refusal(run_onchip({"explain", "--with", "bias,,mask"}), {"--with", "bias,,mask"});
+}
+
+TEST_F(Usage, UnknownImplementationsAreToldTheNamesFastestFirst) {
+  expect_refused({"--at-least", "foo"}, {"'foo'", "cpu_decode, cpu_forward, standard_forward"});
+}
+
 TEST_F(Usage, UnknownCommands) {
   expect_refusal(run_onchip({}), {"subcommand"});
   expect_refusal(run_onchip({"atend"}), {"'atend'", "attend"});

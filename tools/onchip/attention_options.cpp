@@ -30,11 +30,12 @@ void parse_window(const std::string& text, Attention& problem) {
     refuse("--window: '{}', expected LEFT,RIGHT: two whole numbers, −1 for no bound (such as --window 128,0)", text);
 }
 
-/// The names of every implementation of a pass, fastest first or not: what plan() names, chosen or rejected.
+/// The names of every implementation of a pass, fastest first: what plan() names, chosen or rejected.
 std::vector<std::string> implementation_names(const Attention& problem, Pass pass) {
   const Plan planned = plan(problem, pass);
-  std::vector<std::string> names = {planned.implementation};
+  std::vector<std::string> names;
   for (const Rejection& rejection : planned.rejections) names.push_back(rejection.implementation);
+  names.insert(names.begin() + planned.num_faster, planned.implementation);
   return names;
 }
 
@@ -52,6 +53,25 @@ Backend parse_backend(const std::string& option, const std::string& text) {
   for (const auto& [known, value] : kBackends)
     if (text == known) return value;
   refuse("{}: '{}', expected auto, cpu, cuda or standard", option, text);
+}
+
+std::vector<std::string> split_list(const std::string& option, const std::vector<std::string>& lists) {
+  std::vector<std::string> items;
+  for (const std::string& list : lists)
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const std::size_t end = std::min(list.find(',', begin), list.size());
+      if (end == begin) refuse("{}: '{}' has an empty place, expected values with commas between", option, list);
+      items.push_back(list.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  return items;
+}
+
+std::vector<std::int64_t> split_integers(const std::string& option, const std::vector<std::string>& lists) {
+  std::vector<std::int64_t> values;
+  for (const std::string& item : split_list(option, lists))
+    if (!parse_integer(item, values.emplace_back())) refuse("{}: '{}', expected whole numbers", option, item);
+  return values;
 }
 
 DType parse_dtype(const std::string& option, const std::string& text) {

@@ -33,6 +33,10 @@ struct AttentionOptions {
   void check_at_least(const Attention& problem, std::span<const Pass> passes) const;
 };
 
+/// The values of a list option: "8,16", given once or more often. Refuses an empty place.
+std::vector<std::string> split_list(const std::string& option, const std::vector<std::string>& lists);
+std::vector<std::int64_t> split_integers(const std::string& option, const std::vector<std::string>& lists);
+
 Backend parse_backend(const std::string& option, const std::string& text);
 /// "auto", "cpu", "standard", "cuda"
 const char* name(Backend backend);

@@ -31,10 +31,10 @@ constexpr const char* kFooter =
     "  onchip bench --backend cpu,standard --threads 1 --json bench.json";
 
 struct Options {
-  std::vector<std::int64_t> seqlens = {512, 1024, 2048};
-  std::vector<std::int64_t> head_dims = {64};
+  std::vector<std::string> seqlens = {"512,1024,2048"};
+  std::vector<std::string> head_dims = {"64"};
   std::vector<std::string> dtypes = {"f32"};
-  std::vector<std::string> backends = {"auto", "standard"};
+  std::vector<std::string> backends = {"auto,standard"};
   std::string kv_dtype;
   Shape shape;
   AttentionOptions attention;
@@ -46,9 +46,9 @@ struct Options {
 
 std::vector<Shape> grid(const Options& options) {
   std::vector<Shape> shapes;
-  for (const std::string& dtype : options.dtypes)
-    for (const std::int64_t head_dim : options.head_dims)
-      for (const std::int64_t seqlen : options.seqlens) {
+  for (const std::string& dtype : split_list("--dtype", options.dtypes))
+    for (const std::int64_t head_dim : split_integers("--head-dim", options.head_dims))
+      for (const std::int64_t seqlen : split_integers("--seqlen", options.seqlens)) {
         Shape shape = options.shape;
         shape.dtype = parse_dtype("--dtype", dtype);
         shape.kv_dtype = options.kv_dtype.empty() ? shape.dtype : parse_dtype("--kv-dtype", options.kv_dtype);
@@ -76,7 +76,8 @@ class Case {
     std::vector<BenchRow> rows;
     std::vector<std::unique_ptr<TimedPass>> timed;
     for (const Pass pass : passes)
-      for (const std::string& backend : options_.backends) rows.push_back(prepare(pass, backend, timed));
+      for (const std::string& backend : split_list("--backend", options_.backends))
+        rows.push_back(prepare(pass, backend, timed));
     std::vector<TimedPass*> turns;
     for (const auto& pass : timed)
       if (pass) turns.push_back(pass.get());
@@ -126,8 +127,16 @@ BenchPeaks measure_peaks(const Options& options) {
   return {threads, cpu::measure_peaks(threads)};
 }
 
+/// A backend that is named and missing is refused before anything is timed; one that takes some shapes and not others
+/// says so in its rows.
+void check_backends(const Options& options) {
+  for (const std::string& name : split_list("--backend", options.backends))
+    if (parse_backend("--backend", name) == Backend::cuda) check_gpu();
+}
+
 void bench(const Options& options) {
   if (!options.json.empty()) check_writable_path(options.json);
+  check_backends(options);
   const std::vector<Shape> shapes = grid(options);
   std::vector<BenchRow> all;
   Progress progress(shapes.size() + 1);
@@ -154,7 +163,6 @@ void add_grid_options(CLI::App& command, Options& options) {
   constexpr const char* kGroup = "The grid";
   const auto list = [&](const char* option, auto& values, const char* type, const char* help) {
     command.add_option(option, values, help)
-        ->delimiter(',')
         ->allow_extra_args(false)
         ->capture_default_str()
         ->type_name(type)

@@ -9,6 +9,8 @@ std::size_t bytes_of(const Tensor& tensor) { return element_count(tensor) * size
 
 }  // namespace
 
+void check_gpu() { DeviceMemory(kFirstGpu, 1); }
+
 Attention planned_on_gpu(Attention problem) {
   problem.device = kFirstGpu;
   return problem;

@@ -11,6 +11,9 @@ namespace onchip::cli {
 /// The GPU that --backend cuda means.
 constexpr int kFirstGpu = 0;
 
+/// Throws onchip::Error, which says why, where that GPU cannot be used.
+void check_gpu();
+
 /// `problem` on the GPU as far as planning is concerned: with the backend, tensors in device memory.
 Attention planned_on_gpu(Attention problem);
 

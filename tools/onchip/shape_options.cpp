@@ -118,7 +118,6 @@ void ShapeOptions::add(CLI::App& command) {
   keep(command.add_option("--kv-dtype", kv_dtype, "Type of k and v: as q, or i8, e4m3, e5m2 (default: as --dtype)")
            ->type_name("TYPE"));
   keep(command.add_option("--with", with, "Optional tensors that take part: bias, mask, alibi, sink")
-           ->delimiter(',')
            ->allow_extra_args(false)
            ->type_name("NAME,…"));
 }
@@ -133,7 +132,7 @@ ShapedProblem ShapeOptions::problem() const {
   Shape s = shape;
   s.dtype = parse_dtype("--dtype", dtype);
   s.kv_dtype = kv_dtype.empty() ? s.dtype : parse_dtype("--kv-dtype", kv_dtype);
-  for (const std::string& name : with) {
+  for (const std::string& name : split_list("--with", with)) {
     if (name == "bias")
       s.bias = true;
     else if (name == "mask")

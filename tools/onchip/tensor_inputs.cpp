@@ -115,14 +115,14 @@ void TensorInputs::add(const FileTensor& tensor, const std::string& path) {
 }
 
 void TensorInputs::read_safetensors(const std::string& path) {
-  FileBytes file = read_file(path, safetensors_payload);
+  FileBytes file = read_file(path, safetensors_payload, safetensors_size);
   const std::vector<FileTensor> tensors = parse_safetensors(file.bytes, path);
   storage_.push_back(std::move(file.storage));
   for (const FileTensor& tensor : tensors) add(tensor, path);
 }
 
 void TensorInputs::read_npy(const std::string& name, const std::string& path) {
-  FileBytes file = read_file(path, npy_payload);
+  FileBytes file = read_file(path, npy_payload, npy_size);
   const FileTensor tensor = parse_npy(file.bytes, name, path);
   storage_.push_back(std::move(file.storage));
   add(tensor, path);

@@ -1,5 +1,7 @@
 #include "onchip/io/file_tensor.hpp"
 
+#include <algorithm>
+
 namespace onchip::cli {
 namespace {
 
@@ -44,8 +46,12 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 std::string shown(std::string_view name) {
-  if (name.size() <= kLongestShown) return "'" + std::string(name) + "'";
-  return "'" + std::string(name.substr(0, kLongestShown)) + "…'";
+  std::size_t length = std::min(name.size(), kLongestShown);
+  const auto continues = [&](std::size_t at) { return (static_cast<unsigned char>(name[at]) & 0xC0) == 0x80; };
+  while (length < name.size() && length > 0 && continues(length)) --length;  // not within a character of UTF-8
+  std::string text = "'" + std::string(name.substr(0, length)) + (length < name.size() ? "…'" : "'");
+  std::replace(text.begin(), text.end(), '\0', '?');  // which would end the message
+  return text;
 }
 
 }  // namespace onchip::cli

@@ -125,7 +125,12 @@ class HeaderParser {
   std::optional<std::vector<std::int64_t>> shape_;
 };
 
-std::string_view header_text(std::span<const std::byte> file, const std::string& path) {
+struct Extent {
+  std::size_t begin, length;
+};
+
+/// Where the header's dictionary lies, whether or not all of it is there.
+Extent header_extent(std::span<const std::byte> file, const std::string& path) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.size() < kVersionEnd || text.substr(0, kMagic.size()) != kMagic)
     refuse("{}: {} bytes that do not begin with \\x93NUMPY and a version, expected a .npy file", path, text.size());
@@ -137,6 +142,12 @@ std::string_view header_text(std::span<const std::byte> file, const std::string&
   std::size_t length = 0;
   if (text.size() < begin) refuse("{}: {} bytes, the file is cut short in its header", path, text.size());
   for (std::size_t i = 0; i < length_bytes; ++i) length |= byte(kVersionEnd + i) << (8 * i);
+  return {begin, length};
+}
+
+std::string_view header_text(std::span<const std::byte> file, const std::string& path) {
+  const auto [begin, length] = header_extent(file, path);
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (length > text.size() - begin)
     refuse("{}: header length {}, but {} bytes follow it: the file is cut short", path, length, text.size() - begin);
   return text.substr(begin, length);
@@ -152,6 +163,15 @@ const FileType& type_of(std::string_view descr, const std::string& path) {
 }  // namespace
 
 std::size_t npy_payload(std::span<const std::byte>) { return 0; }
+
+std::optional<std::uint64_t> npy_size(std::span<const std::byte> beginning, const std::string& path) {
+  const auto [begin, length] = header_extent(beginning, path);
+  if (length > beginning.size() - begin) return std::nullopt;
+  HeaderParser parser(header_text(beginning, path), path);
+  parser.parse();
+  const std::optional<std::int64_t> bytes = byte_count(parser.shape(), type_of(parser.descr(), path));
+  return begin + length + static_cast<std::uint64_t>(bytes.value_or(std::int64_t{1} << 62));
+}
 
 FileTensor parse_npy(std::span<const std::byte> file, const std::string& name, const std::string& path) {
   const std::string_view header = header_text(file, path);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -14,18 +13,25 @@
 namespace onchip::cli {
 namespace {
 
-/// Where a file written to `path` ends up: links are followed, so that a rename replaces the file and not the link.
-std::string resolve(const std::string& path) {
-  char* resolved = ::realpath(path.c_str(), nullptr);
-  if (resolved == nullptr) return path;
-  std::string text = resolved;
-  std::free(resolved);
-  return text;
-}
+constexpr int kMostLinks = 40;  // as the kernel follows
 
 std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
+}
+
+/// Where a file written to `path` ends up: links are followed, also to a file that is not there yet, so that a rename
+/// makes or replaces the file and not the link.
+std::string resolve(const std::string& path) {
+  std::filesystem::path at = path;
+  std::error_code error;
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(at, error)); ++links) {
+    if (links == kMostLinks) refuse("{}: cannot be written: {}", path, std::strerror(ELOOP));
+    const std::filesystem::path target = std::filesystem::read_symlink(at, error);
+    if (error) refuse("{}: cannot be written: {}", path, error.message());
+    at = target.is_absolute() ? target : folder_of(at.string()) / target;
+  }
+  return at.string();
 }
 
 bool is_device(const std::string& path) {
@@ -61,7 +67,7 @@ OutputFile::OutputFile(const std::string& path) : path_(path), target_(resolve(p
   if (is_device(target_)) {
     fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    std::string name = target_ + ".partial-XXXXXX";
+    std::string name = folder_of(target_) + "/.onchip-XXXXXX";  // short: the target's name may be as long as allowed
     fd_ = ::mkstemp(name.data());
     if (fd_ >= 0) temporary_ = name;
   }

@@ -22,14 +22,19 @@ std::uint64_t header_length(std::span<const std::byte> file) {
   return length;
 }
 
+std::uint64_t checked_header_length(std::span<const std::byte> file, const std::string& path) {
+  const std::uint64_t length = header_length(file);
+  if (length > kLongestHeader)
+    refuse("{}: header length {}, expected at most {}: this is no safetensors file", path, length, kLongestHeader);
+  return length;
+}
+
 std::string_view header_text(std::span<const std::byte> file, const std::string& path) {
   if (file.size() < kLengthBytes)
     refuse("{}: {} bytes, expected a safetensors file, which begins with the 8-byte length of its header", path,
            file.size());
-  const std::uint64_t length = header_length(file);
+  const std::uint64_t length = checked_header_length(file, path);
   const std::uint64_t rest = file.size() - kLengthBytes;
-  if (length > kLongestHeader)
-    refuse("{}: header length {}, expected at most {}: this is no safetensors file", path, length, kLongestHeader);
   if (length > rest)
     refuse("{}: header length {}, but {} bytes follow it: the file is cut short or no safetensors file", path, length,
            rest);
@@ -76,6 +81,18 @@ void check_tiling(const std::vector<HeaderEntry>& entries, const std::string& pa
 std::size_t safetensors_payload(std::span<const std::byte> first_bytes) {
   if (first_bytes.size() < kLengthBytes) return 0;
   return static_cast<std::size_t>(header_length(first_bytes)) + kLengthBytes;
+}
+
+std::optional<std::uint64_t> safetensors_size(std::span<const std::byte> beginning, const std::string& path) {
+  if (beginning.size() <= kLengthBytes) return std::nullopt;
+  const std::uint64_t length = checked_header_length(beginning, path);
+  const std::uint64_t there = std::min<std::uint64_t>(length, beginning.size() - kLengthBytes);
+  const std::string_view text(reinterpret_cast<const char*>(beginning.data()) + kLengthBytes, there);
+  check_header_begins(text, path);
+  if (there < length) return std::nullopt;
+  std::uint64_t end = 0;
+  for (const HeaderEntry& entry : parse_safetensors_header(text, path)) end = std::max(end, entry.end);
+  return kLengthBytes + length + std::min(end, std::uint64_t{1} << 62);
 }
 
 std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, const std::string& path) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,8 +19,9 @@ namespace onchip::cli {
 /// The tensors of a file, in its order, as views into `file`. `path` is for messages.
 std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, const std::string& path);
 
-/// For read_file(): where the data begins.
+/// For read_file(): where the data begins, and the size of the file as its header has it.
 std::size_t safetensors_payload(std::span<const std::byte> first_bytes);
+std::optional<std::uint64_t> safetensors_size(std::span<const std::byte> beginning, const std::string& path);
 
 /// Writes contiguous tensors.
 struct NamedTensor {

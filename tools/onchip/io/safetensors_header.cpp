@@ -136,8 +136,12 @@ class HeaderHandler {
 
 }  // namespace
 
-std::vector<HeaderEntry> parse_safetensors_header(std::string_view text, const std::string& path) {
+void check_header_begins(std::string_view text, const std::string& path) {
   if (text.empty() || text.front() != '{') refuse("{}: the header does not begin with '{{'", path);
+}
+
+std::vector<HeaderEntry> parse_safetensors_header(std::string_view text, const std::string& path) {
+  check_header_begins(text, path);
   // The JSON reader takes a zero byte for the end of its input.
   if (text.find('\0') != std::string_view::npos) refuse("{}: the header holds a zero byte", path);
   HeaderHandler handler(path);
