@@ -7,7 +7,7 @@ namespace onchip {
 
 std::span<const Implementation* const> implementations() {
   static constexpr const Implementation* kList[] = {
-      &cuda::kPortableForward, &cpu::kDecode,   &cpu::kForward,
+      &cuda::kFwdSm90, &cuda::kPortableForward, &cpu::kDecode,   &cpu::kForward,
       &cpu::kStandardForward,  &cpu::kBackward, &cpu::kStandardBackward,
   };
   return kList;

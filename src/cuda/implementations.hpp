@@ -6,6 +6,7 @@
 
 namespace onchip::cuda {
 
+extern const Implementation kFwdSm90;
 extern const Implementation kPortableForward;
 
 /// The GPU that holds a problem's tensors, as the traffic model sees it.

@@ -186,6 +186,15 @@ FAKE int cuFuncSetAttribute(void*, int, int) {
   FAIL_IF_ASKED();
   return 0;
 }
+FAKE int cuMemsetD32Async(unsigned long long, unsigned, std::size_t, void*) {
+  FAIL_IF_ASKED();
+  return 0;
+}
+FAKE int cuTensorMapEncodeTiled(void*, int, unsigned, void*, const void*, const void*, const void*, const void*, int,
+                                int, int, int) {
+  FAIL_IF_ASKED();
+  return 0;
+}
 FAKE int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** parameters,
                         void**) {

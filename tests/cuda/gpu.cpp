@@ -41,6 +41,11 @@ void check(cuda::DriverResult result, const char* what) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
+bool has_hopper() {
+  const cuda::Gpu* gpu = nullptr;
+  return test_driver() != nullptr && cuda::find_gpu(*test_driver(), 0, gpu).ok() && gpu->capability == 90;
+}
+
 void use_gpu() { check(test_driver()->cuCtxSetCurrent(first_gpu()->context), "cuCtxSetCurrent"); }
 
 TestStream::TestStream() { check(test_driver()->cuStreamCreate(&stream_, 1), "cuStreamCreate"); }

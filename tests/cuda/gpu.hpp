@@ -36,6 +36,9 @@ struct TestDriver : cuda::Driver {
 /// Null where the machine has no GPU that the library works with.
 const TestDriver* test_driver();
 
+/// Whether device 0 is of compute capability 9.0.
+bool has_hopper();
+
 /// Makes device 0 current for the calling thread.
 void use_gpu();
 
@@ -60,3 +63,7 @@ class TestStream {
 /// Skips the running test, by name, where there is no GPU.
 #define ONCHIP_SKIP_WITHOUT_GPU() \
   if (::onchip::test::test_driver() == nullptr) GTEST_SKIP() << "no GPU that the library works with"
+
+/// The same where it is of another generation.
+#define ONCHIP_SKIP_WITHOUT_HOPPER() \
+  if (!::onchip::test::has_hopper()) GTEST_SKIP() << "no GPU of compute capability 9.0"

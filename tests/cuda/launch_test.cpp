@@ -137,6 +137,80 @@ TEST_F(Launch, RefusesTheBackwardPass) {
   }
 }
 
+class HopperLaunch : public Launch {
+ protected:
+  void SetUp() override {
+    Launch::SetUp();
+    fake->capability = 90;
+  }
+};
+
+/// 64 sequences: 768 tiles for 132 CTAs. Of equal length, they are dealt out beforehand; under a causal mask CTAs take
+/// them one by one, from a counter in the workspace.
+Attention many_tiles() {
+  Attention a = problem();
+  for (Tensor* tensor : {&a.q, &a.k, &a.v, &a.o}) tensor->shape[0] = 64;
+  return a;
+}
+
+TEST_F(HopperLaunch, OfItsOwnKernelIsPersistent) {
+  const Plan planned = plan(many_tiles(), Pass::forward);
+  EXPECT_EQ(planned.implementation, "cuda_fwd_sm90");
+  EXPECT_EQ(planned.workspace_bytes, 0u);
+  EXPECT_EQ(planned.tile.tile_m, 128);
+  EXPECT_EQ(planned.tile.tile_n, 128);
+  forward(many_tiles());
+  ASSERT_EQ(fake->launches, 1);
+  EXPECT_TRUE(std::strstr(fake->last.kernel, "fwd_sm90_bf16_d64")) << fake->last.kernel;
+  EXPECT_EQ(fake->last.grid[0], 132u);
+  EXPECT_EQ(fake->last.block[0], 384u);
+  EXPECT_EQ(fake->context_depth, 0);
+}
+
+TEST_F(HopperLaunch, SharesOutTilesOfDifferentLength) {
+  Attention a = many_tiles();
+  a.causal = true;
+  EXPECT_EQ(plan(a, Pass::forward).workspace_bytes, 64u);
+  forward(a);
+  EXPECT_EQ(fake->launches, 1);
+  EXPECT_EQ(fake->allocations, 0) << "the workspace of the call is freed";
+  fake->failing_call = "cuMemsetD32Async";
+  fake->failure_code = 719;
+  EXPECT_NE(error_of(a).find("cuMemsetD32Async failed"), std::string::npos) << error_of(a);
+  EXPECT_EQ(fake->launches, 1);
+}
+
+TEST_F(HopperLaunch, SaysWhichTensorHasNoMap) {
+  fake->failing_call = "cuTensorMapEncodeTiled";
+  fake->failure_code = 1;
+  EXPECT_NE(error_of(many_tiles()).find("cuTensorMapEncodeTiled of q failed"), std::string::npos)
+      << error_of(many_tiles());
+  EXPECT_EQ(fake->launches, 0);
+}
+
+TEST_F(HopperLaunch, LeavesToOthersWhatItCannotDo) {
+  const char* name = "cuda_fwd_sm90";
+  Attention a = many_tiles();
+  EXPECT_EQ(rejection_of(a, name), "");
+  a.q.shape[3] = a.k.shape[3] = 60;
+  EXPECT_EQ(rejection_of(a, name), "head_dim 60 and head_dim_v 64, expected multiples of 8 up to 256");
+  a = many_tiles();
+  a.k.stride[2] = 68;
+  EXPECT_EQ(rejection_of(a, name), "k: a stride is not a multiple of 16 bytes");
+  a = many_tiles();
+  a.v.data = static_cast<char*>(a.v.data) + 8;
+  EXPECT_EQ(rejection_of(a, name), "v: its address is not a multiple of 16 bytes");
+  a = many_tiles();
+  a.k.stride[1] = 0;
+  EXPECT_EQ(rejection_of(a, name), "k: rows are broadcast");
+  EXPECT_EQ(rejection_of(problem(DType::f32), name), "q, k and v are not all bf16 or all f16");
+  a = problem();
+  a.q.shape[1] = a.o.shape[1] = 16;
+  EXPECT_EQ(rejection_of(a, name), "few queries, which would leave most of a tile empty");
+  a.at_least = name;
+  EXPECT_EQ(plan(a, Pass::forward).implementation, name) << "asked for by name";
+}
+
 TEST_F(Launch, CompilesOnceAProcess) {
   for (int n = 0; n < 3; ++n) forward(problem());
   EXPECT_EQ(fake->launches, 3);

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+#include "cuda/shared/tensor_map.hpp"
 
 namespace onchip::cuda {
 
@@ -47,6 +50,14 @@ struct LaunchConfig {
   unsigned num_attributes;
 };
 
+// Of tensor maps: CUtensorMapDataType and the enumerations after it.
+constexpr int kTensorMapFloat16 = 6;
+constexpr int kTensorMapBFloat16 = 9;
+constexpr int kTensorMapNoInterleave = 0;
+constexpr int kTensorMapSwizzle128 = 3;
+constexpr int kTensorMapPromoteTo256 = 3;
+constexpr int kTensorMapZeroFill = 0;
+
 // X(name, result, parameters…)
 #define ONCHIP_DRIVER_ENTRIES(X)                                                                                   \
   X(cuInit, DriverResult, unsigned flags)                                                                          \
@@ -69,10 +80,14 @@ struct LaunchConfig {
   X(cuMemFreeAsync, DriverResult, DevicePointer pointer, Stream stream)                                            \
   X(cuMemcpyHtoD_v2, DriverResult, DevicePointer to, const void* from, std::size_t bytes)                          \
   X(cuMemcpyDtoH_v2, DriverResult, void* to, DevicePointer from, std::size_t bytes)                                \
+  X(cuMemsetD32Async, DriverResult, DevicePointer pointer, unsigned value, std::size_t count, Stream stream)       \
   X(cuModuleLoadData, DriverResult, Module* module, const void* image)                                             \
   X(cuModuleGetFunction, DriverResult, Function* function, Module module, const char* name)                        \
   X(cuModuleUnload, DriverResult, Module module)                                                                   \
   X(cuFuncSetAttribute, DriverResult, Function function, int attribute, int value)                                 \
+  X(cuTensorMapEncodeTiled, DriverResult, TensorMap* map, int type, std::uint32_t rank, void* address,             \
+    const std::uint64_t* sizes, const std::uint64_t* strides, const std::uint32_t* box,                            \
+    const std::uint32_t* element_strides, int interleave, int swizzle, int promotion, int fill)                    \
   X(cuLaunchKernel, DriverResult, Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,            \
     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, \
     void** extra)                                                                                                  \

@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "cuda/host/cubin_cache.hpp"
 #include "cuda/host/driver.hpp"
+#include "cuda/host/fwd_sm90_plan.hpp"
 #include "cuda/host/gpu.hpp"
 #include "cuda/host/jit.hpp"
 #include "cuda/host/nvrtc.hpp"
@@ -117,8 +118,12 @@ std::vector<CompiledKernel> compile(const Attention& args, Pass pass, const std:
   cuda::PortableTarget target;
   check(cuda::portable_target(arch, target));
   check(cuda::nvrtc_in_use().status);
+  std::vector<cuda::KernelRequest> requests = cuda::portable_requests(problem, target, arch);
+  if (arch == cuda::kFwdSm90Arch && !cuda::fwd_sm90_reject(problem, target.multiprocessors))
+    requests.insert(requests.begin(),
+                    cuda::fwd_sm90_request(cuda::fwd_sm90_config(problem, target.multiprocessors), arch));
   std::vector<CompiledKernel> made;
-  for (const cuda::KernelRequest& request : cuda::portable_requests(problem, target, arch)) {
+  for (const cuda::KernelRequest& request : requests) {
     cuda::Compilation compilation;
     check(cuda::compile_kernel(cuda::nvrtc_in_use().nvrtc, request, compilation));
     const cuda::CubinKey key = cuda::prepared_key(request);

@@ -13,14 +13,18 @@ struct TileIndex {
 
 /// Columns are taken in groups whose keys and values fit in L2 together. Within a group the last row blocks come first:
 /// under a causal mask they see most keys, and long tiles should not start last.
-constexpr TileIndex tile_of(std::int64_t index, std::int32_t m_blocks, std::int32_t columns, std::int32_t l2_group) {
-  const std::int64_t group_tiles = static_cast<std::int64_t>(l2_group) * m_blocks;
+/// Index is any integer type that holds the number of tiles: narrow ones divide faster.
+template <typename Index>
+constexpr TileIndex tile_of(Index index, std::int32_t m_blocks, std::int32_t columns, std::int32_t l2_group) {
+  if (l2_group > columns) l2_group = columns;
+  const Index group_tiles = static_cast<Index>(l2_group) * static_cast<Index>(m_blocks);
   const auto group = static_cast<std::int32_t>(index / group_tiles);
-  const auto within = index - group * group_tiles;
+  const Index within = index - static_cast<Index>(group) * group_tiles;
   const std::int32_t first = group * l2_group;
   const std::int32_t size = columns - first < l2_group ? columns - first : l2_group;
-  const auto step = static_cast<std::int32_t>(within / size);
-  return {m_blocks - 1 - step, first + static_cast<std::int32_t>(within - static_cast<std::int64_t>(step) * size)};
+  const auto step = static_cast<std::int32_t>(within / static_cast<Index>(size));
+  return {m_blocks - 1 - step,
+          first + static_cast<std::int32_t>(within - static_cast<Index>(step) * static_cast<Index>(size))};
 }
 
 /// Packed sequences have their blocks in one list in which block number ⌊begin_b / tile_m⌋ + b is the first of sequence

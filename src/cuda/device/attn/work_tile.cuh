@@ -47,8 +47,8 @@ struct RowOwner {
 };
 
 /// Work tile `number` of the launch.
-template <PortableConfig kConfig>
-__forceinline__ WorkTile work_tile(const PortableParams& p, std::int64_t number) {
+template <PortableConfig kConfig, typename Number>
+__forceinline__ WorkTile work_tile(const PortableParams& p, Number number) {
   const std::int32_t columns = kConfig.packed_q ? p.head_tiles : p.head_tiles * p.batch;
   constexpr bool kSplit = kConfig.output == Output::partial;
   WorkTile tile;

@@ -387,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(kKernelConfig.threads(), kKernelCon
   // In shared memory, so that it takes no registers in the loop.
   __shared__ WorkTile tile;
   if constexpr (kKernelConfig.output == Output::partial) launch_dependents();  // the merging
-  if (threadIdx.x == 0) tile = work_tile<kKernelConfig>(params, blockIdx.x);
+  if (threadIdx.x == 0) tile = work_tile<kKernelConfig>(params, static_cast<std::int64_t>(blockIdx.x));
   __syncthreads();
   if (tile.num_rows > 0) PortableForward<kKernelConfig>(params, tile, shared).run();
 }

@@ -67,6 +67,16 @@ __forceinline__ std::uint32_t multiply_f16(std::uint32_t a, std::uint32_t b) {
   return c;
 }
 
+/// Keeps `sum` as it is, or makes it NaN where one of a pair is NaN or infinite: 0 · x is NaN for those.
+__forceinline__ std::uint32_t spoil_bf16(std::uint32_t sum, std::uint32_t pair) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0u));
+  return sum;
+}
+__forceinline__ std::uint32_t spoil_f16(std::uint32_t sum, std::uint32_t pair) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(pair), "r"(0u));
+  return sum;
+}
+
 /// Rounded to the 10 mantissa bits that a TF32 product reads.
 __forceinline__ std::uint32_t round_tf32(std::uint32_t bits) {
   std::uint32_t rounded;
