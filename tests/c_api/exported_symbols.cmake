@@ -7,7 +7,7 @@ set(expected
   "onchip::DeviceMemory::~DeviceMemory" "onchip::DeviceMemory::operator=" "onchip::DeviceMemory::read"
   "onchip::DeviceMemory::write"
   "typeinfo for onchip::Error" "typeinfo name for onchip::Error" "vtable for onchip::Error"
-  onchip_backward onchip_contiguous onchip_decode onchip_explain onchip_forward onchip_last_error onchip_merge
+  onchip_backward onchip_contiguous onchip_decode onchip_explain onchip_explain_decode onchip_forward onchip_last_error onchip_merge
   onchip_merge_on_device onchip_plan onchip_plan_decode onchip_version)
 # Where the compiler did not inline them.
 set(allowed ${expected} "onchip::Error::Error" "onchip::Error::~Error" "onchip::Error::code")

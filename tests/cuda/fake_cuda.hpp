@@ -20,7 +20,7 @@ struct FakeState {
   int failure_code = 0;
   int driver_version = 13000;
   int devices = 2;
-  int capability = 80;
+  int capability = 90;
   int shared_bytes_per_block = 232448;
   const char* compile_log = "";
 

@@ -10,7 +10,7 @@ namespace onchip::test {
 namespace {
 
 /// An address on the device. Nothing is there on this machine: a library that looked at it would crash.
-void* device_address(int n) { return reinterpret_cast<void*>(0x10000 + 0x1000 * static_cast<std::uintptr_t>(n)); }
+void* device_address(int n) { return reinterpret_cast<void*>(0x10000 + 0x10000000 * static_cast<std::uintptr_t>(n)); }
 
 Attention problem(DType type = DType::bf16) {
   Attention a;
@@ -37,7 +37,22 @@ std::string rejection_of(const Attention& a, const char* implementation) {
   return "";
 }
 
-class Launch : public FakeCuda {};
+/// On a GPU that has no kernels of its own.
+class Launch : public FakeCuda {
+ protected:
+  void SetUp() override {
+    FakeCuda::SetUp();
+    fake->capability = 80;
+  }
+};
+
+class HopperLaunch : public Launch {
+ protected:
+  void SetUp() override {
+    Launch::SetUp();
+    fake->capability = 90;
+  }
+};
 
 TEST_F(Launch, LaunchesWhatWasPlanned) {
   Attention a = problem();
@@ -137,14 +152,6 @@ TEST_F(Launch, RefusesTheBackwardPass) {
   }
 }
 
-class HopperLaunch : public Launch {
- protected:
-  void SetUp() override {
-    Launch::SetUp();
-    fake->capability = 90;
-  }
-};
-
 /// 64 sequences: 768 tiles for 132 CTAs. Of equal length, they are dealt out beforehand; under a causal mask CTAs take
 /// them one by one, from a counter in the workspace.
 Attention many_tiles() {
@@ -209,6 +216,9 @@ TEST_F(HopperLaunch, LeavesToOthersWhatItCannotDo) {
   EXPECT_EQ(rejection_of(a, name), "few queries, which would leave most of a tile empty");
   a.at_least = name;
   EXPECT_EQ(plan(a, Pass::forward).implementation, name) << "asked for by name";
+  a = many_tiles();
+  a.batch_invariant = true;
+  EXPECT_EQ(plan(a, Pass::forward).implementation, "cuda_portable_forward") << "whatever else is in the batch";
 }
 
 TEST_F(Launch, CompilesOnceAProcess) {
@@ -298,9 +308,7 @@ TEST_F(Launch, SaysThatTheDriverIsTooOld) {
       << error_of(problem());
 }
 
-class DriverFailure : public FakeCuda, public ::testing::WithParamInterface<const char*> {
-  void SetUp() override { FakeCuda::SetUp(); }
-};
+class DriverFailure : public Launch, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(DriverFailure, IsReportedAndLeavesNothingBehind) {
   fake->failing_call = GetParam();
@@ -323,7 +331,7 @@ INSTANTIATE_TEST_SUITE_P(Calls, DriverFailure,
                          [](const auto& call) { return std::string(call.param); });
 
 /// Of the calls that only splits need: the workspace and the merging.
-TEST_F(Launch, ReportsFailuresOfSplits) {
+TEST_F(HopperLaunch, ReportsFailuresOfSplits) {
   fake->failure_code = 719;
   for (const char* call : {"cuMemAllocAsync", "cuLaunchKernelEx"}) {
     fake->failing_call = call;
@@ -357,9 +365,7 @@ TEST_F(Launch, OutOfDeviceMemoryHasItsCode) {
   }
 }
 
-class CompilerFailure : public FakeCuda, public ::testing::WithParamInterface<const char*> {
-  void SetUp() override { FakeCuda::SetUp(); }
-};
+class CompilerFailure : public Launch, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(CompilerFailure, CarriesTheLog) {
   fake->failing_call = GetParam();

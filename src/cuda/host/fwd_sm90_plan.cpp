@@ -73,6 +73,8 @@ int tile_n(FwdSm90Config config, std::int64_t max_seqlen_k) {
 }
 
 std::optional<std::string> better_elsewhere(const Problem& p, int multiprocessors) {
+  if (p.args.batch_invariant)
+    return "whether its tiles fill the GPU depends on the batch, and batch_invariant forbids that";
   if (p.max_seqlen_q * p.heads_per_kv() <= kFewRows) return "few queries, which would leave most of a tile empty";
   const FwdSm90Config config = fwd_sm90_config(p, multiprocessors);
   const std::int64_t tiles = fwd_sm90_launch(p, config, multiprocessors, 0).params.num_tiles;
@@ -143,7 +145,7 @@ FwdSm90Config fwd_sm90_config(const Problem& p, int multiprocessors) {
   c.ctas_per_sm = 1;
   c.heads_per_tile = 1;
   c.q_copy_bytes = c.k_copy_bytes = c.v_copy_bytes = c.o_copy_bytes = kCopyAlignment;
-  c.tile_n = tile_n(config, p.max_seqlen_k);
+  c.tile_n = tile_n(config, p.args.batch_invariant ? 0 : p.max_seqlen_k);
   return config;
 }
 
