@@ -7,8 +7,8 @@ namespace onchip {
 
 std::span<const Implementation* const> implementations() {
   static constexpr const Implementation* kList[] = {
-      &cuda::kFwdSm90, &cuda::kPortableForward, &cpu::kDecode,   &cpu::kForward,
-      &cpu::kStandardForward,  &cpu::kBackward, &cpu::kStandardBackward,
+      &cuda::kFwdSm90,        &cuda::kPortableForward, &cpu::kDecode,           &cpu::kForward,
+      &cpu::kStandardForward, &cpu::kBackward,         &cpu::kStandardBackward,
   };
   return kList;
 }

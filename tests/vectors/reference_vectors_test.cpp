@@ -18,7 +18,8 @@ namespace {
 constexpr double kTolerance = 1e-11;
 
 struct File {
-  explicit File(const std::string& path) : bytes(cli::read_file(path, cli::safetensors_payload, cli::safetensors_size)) {
+  explicit File(const std::string& path)
+      : bytes(cli::read_file(path, cli::safetensors_payload, cli::safetensors_size)) {
     for (const cli::FileTensor& tensor : cli::parse_safetensors(bytes.bytes, path)) tensors[tensor.name] = tensor;
   }
   nlohmann::json metadata() const {
