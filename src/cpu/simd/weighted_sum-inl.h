@@ -38,7 +38,8 @@ HWY_INLINE void add_weighted_block(int64_t keys, int64_t lane, const T* HWY_REST
     if constexpr (index == 2) s2 = hn::MulAdd(weight, x, s2);
     if constexpr (index == 3) s3 = hn::MulAdd(weight, x, s3);
   };
-  const auto finish = [&](T* HWY_RESTRICT row, auto s0, auto s1, auto s2, auto s3) ONCHIP_INLINE_LAMBDA {
+  const auto finish = [&](T* HWY_RESTRICT row, auto s0, [[maybe_unused]] auto s1, [[maybe_unused]] auto s2,
+                          [[maybe_unused]] auto s3) ONCHIP_INLINE_LAMBDA {
     hn::Store(hn::Add(hn::Load(d, row), s0), d, row);
     if constexpr (kVectors > 1) hn::Store(hn::Add(hn::Load(d, row + lanes), s1), d, row + lanes);
     if constexpr (kVectors > 2) hn::Store(hn::Add(hn::Load(d, row + 2 * lanes), s2), d, row + 2 * lanes);
