@@ -200,6 +200,22 @@ INSTANTIATE_TEST_SUITE_P(Adversarial, FwdSm90Scores,
                                   std::to_string(std::get<2>(drawn.param));
                          });
 
+/// More tiles than 132 CTAs may take: 512 each, taken one by one.
+TEST(FwdSm90Tiles, BeyondWhatOneCtaTakesAreAllComputed) {
+  ONCHIP_SKIP_WITHOUT_HOPPER();
+  use_gpu();
+  const TestStream stream;
+  Case c;
+  Rng rng(5);
+  c.q = filled(DType::bf16, {40'000, 1, 2, 16}, rng);
+  c.k = filled(DType::bf16, {40'000, 3, 1, 16}, rng);
+  c.v = filled(DType::bf16, {40'000, 3, 1, 16}, rng);
+  c.options.causal = true;
+  c.options.at_least = "cuda_fwd_sm90";
+  add_results(c, false);
+  for (const std::string& failure : check_on_gpu(c, stream)) ADD_FAILURE() << failure;
+}
+
 /// Logits of −60,000 are ordinary.
 TEST(FwdSm90Rows, OfLogitsFarBelowZeroAreOrdinary) {
   ONCHIP_SKIP_WITHOUT_HOPPER();

@@ -29,7 +29,8 @@ class FwdSm90Producer {
           if (!(*s_.redo(ordinal / 32) >> ordinal % 32 & 1)) continue;
           number = s_.given(ordinal);
         } else {
-          claimed = claim();
+          // What the last tile would claim, nobody would compute.
+          if (ordinal + 1 < kMostTiles) claimed = claim();
           if (lane_ == 0) s_.given(ordinal) = number;
           given = ordinal + 1;
         }
