@@ -10,6 +10,7 @@
 #include "cpu/few_rows.hpp"
 #include "cpu/finish_rows.hpp"
 #include "cpu/implementations.hpp"
+#include "shared/ceil_div.hpp"
 
 namespace onchip::cpu {
 namespace {
@@ -27,8 +28,6 @@ constexpr std::int64_t kMaxTaskScores = 65536;
 
 /// Tasks a thread should have before tasks take more heads.
 constexpr std::int64_t kTasksPerThread = 2;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Of the sequences that are handled here.
 std::int64_t max_rows(const Problem& problem) {

@@ -8,6 +8,7 @@
 #include "cpu/host.hpp"
 #include "cpu/implementations.hpp"
 #include "model/tile_choice.hpp"
+#include "shared/ceil_div.hpp"
 
 namespace onchip::cpu {
 namespace {
@@ -27,8 +28,6 @@ struct Task {
 /// Work is compared in this many classes, so that within a class a head's blocks stay together and share its keys in
 /// the last cache.
 constexpr float kWorkClasses = 8;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t packed_rows(const Problem& problem, const Sequence& sequence) {
   return sequence.seqlen_q * problem.heads_per_kv();

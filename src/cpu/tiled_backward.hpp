@@ -21,6 +21,7 @@
 #include "cpu/row_gradients.hpp"
 #include "cpu/row_order.hpp"
 #include "model/tile_choice.hpp"
+#include "shared/ceil_div.hpp"
 
 namespace onchip::cpu {
 
@@ -34,8 +35,6 @@ inline constexpr std::int64_t kEnoughTasks = 16;
 inline constexpr std::int64_t kMostSplitBytes = std::int64_t{48} << 20;
 
 inline constexpr std::int64_t kRowsPerStep = 256;
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Sequences and KV heads that a task goes through: one each, or all where dbias is summed over them.
 struct TaskGroups {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "shared/ceil_div.hpp"
+
 namespace onchip::model {
 namespace {
 
@@ -20,7 +22,6 @@ constexpr std::int64_t kMaxScratchBytes = 512 << 10;
 // are those of the longest sequence of a batch, would let a sequence's neighbours change its bits.
 constexpr std::int64_t kTypicalSeqlen = 2048;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t multiple) { return ceil_div(a, multiple) * multiple; }
 
 /// Seen from one row of the tile that stays (forward: query rows stay and keys pass by; backward: the reverse).

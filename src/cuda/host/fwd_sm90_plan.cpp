@@ -9,7 +9,7 @@
 namespace onchip::cuda {
 namespace {
 
-constexpr int kAccumulatorRegisters = 200;  // of the 240 of a consumer thread
+constexpr int kAccumulatorRegisters = 200;  // of the 232 of a consumer thread
 constexpr std::int64_t kWidestHead = 256;
 constexpr std::int64_t kWidestWithAllTerms = 128;  // beyond, registers do not hold them
 constexpr std::int64_t kFewRows = 64;              // queries of a KV head's query heads that leave most of a tile empty

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "shared/ceil_div.hpp"
 #include "shared/mask_range.hpp"
 
 namespace onchip::cuda {
@@ -20,8 +21,6 @@ constexpr std::int64_t kMaxSplits = 128;
 /// Costs besides the steps over tile_n keys, in steps: of a CTA's beginning and end, and of partial results that are
 /// written, read and merged.
 constexpr std::int64_t kTileCost = 1, kPartialCost = 3;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Steps that the GPU needs, one wave of CTAs after another.
 constexpr std::int64_t split_cost(const SplitProblem& p, std::int64_t num_splits) {

@@ -25,7 +25,7 @@ class HiddenValues {
     meet<kBarrier, FwdSm90Config::kConsumerThreads>();
     for_each_word([&](int word) {
       std::uint32_t* pair = word_at(s_v, word);
-      if (not_finite<kElement>(*pair)) *pair = without_not_finite(*pair);
+      *pair = finite_part<kElement>(*pair);
     });
     fence_shared_proxy();
     meet<kBarrier, FwdSm90Config::kConsumerThreads>();
@@ -43,12 +43,6 @@ class HiddenValues {
   }
   static __forceinline__ std::uint32_t* word_at(char* s_v, int word) {
     return reinterpret_cast<std::uint32_t*>(s_v) + word;
-  }
-
-  static __forceinline__ std::uint32_t without_not_finite(std::uint32_t pair) {
-    if (not_finite<kElement>(pair & 0xFFFF)) pair &= 0xFFFF0000;
-    if (not_finite<kElement>(pair & 0xFFFF0000)) pair &= 0xFFFF;
-    return pair;
   }
 
   template <int kCount>

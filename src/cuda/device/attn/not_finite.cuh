@@ -56,7 +56,7 @@ class NotFinite {
     __syncthreads();
     for_each_unit<kConfig.tile_n, kWords, kConfig.threads()>([&](int row, int unit) {
       auto* word = reinterpret_cast<std::uint32_t*>(s_v + row * kRowBytes + unit * 4);
-      *word = finite_part(*word);
+      *word = finite_part<kElement>(*word);
     });
     __syncthreads();
   }
@@ -66,14 +66,6 @@ class NotFinite {
     const char* address = row + column * element_bytes(kElement);
     if constexpr (kElement == Element::f32) return *reinterpret_cast<const float*>(address);
     return to_float<kElement>(*reinterpret_cast<const std::uint16_t*>(address));
-  }
-
-  /// The word with elements that are not finite replaced by 0.
-  static __forceinline__ std::uint32_t finite_part(std::uint32_t word) {
-    if constexpr (kElement == Element::f32) return not_finite<kElement>(word) ? 0 : word;
-    const std::uint32_t low = not_finite<kElement>(word & 0xFFFF) ? 0 : word & 0xFFFF;
-    const std::uint32_t high = not_finite<kElement>(word & 0xFFFF0000) ? 0 : word & 0xFFFF0000;
-    return low | high;
   }
 };
 

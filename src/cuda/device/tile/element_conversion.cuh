@@ -105,4 +105,13 @@ __forceinline__ bool not_finite(std::uint32_t word) {
   return (word & kExponent) == kExponent || (word >> 16 & kExponent) == kExponent;
 }
 
+/// A float, or a pair of 16-bit elements, with those that are not finite replaced by 0.
+template <Element kElement>
+__forceinline__ std::uint32_t finite_part(std::uint32_t word) {
+  if constexpr (kElement == Element::f32) return not_finite<kElement>(word) ? 0 : word;
+  const std::uint32_t low = not_finite<kElement>(word & 0xFFFF) ? 0 : word & 0xFFFF;
+  const std::uint32_t high = not_finite<kElement>(word & 0xFFFF0000) ? 0 : word & 0xFFFF0000;
+  return low | high;
+}
+
 }  // namespace onchip::cuda
